@@ -55,7 +55,7 @@ _POSTS: dict[str, Handler] = {
     "/api/generate": ollama.generate,
     "/api/show": ollama_models.show,
     "/api/pull": ollama_models.pull,
-    **dict.fromkeys(("/api/embed", "/api/embeddings"), ollama_models.embed),
+    **dict.fromkeys(("/api/embed", "/api/embeddings"), ollama.embed),
     **dict.fromkeys(("/api/create", "/api/copy", "/api/push"), ollama_models.change),
 }
 _METHODS: dict[str, dict[str, Handler]] = {

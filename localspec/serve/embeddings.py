@@ -1,7 +1,7 @@
 """Embeddings: vectors of texts and scores, by models beside those that write, each loaded with the first request for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ async def embed(
         raise UsageError(f"{len(texts)} texts are given: give 1 to {MOST_TEXTS}")
     model = service.catalogue.embedder(name, ranks=query is not None)
     given = tuple(each if isinstance(each, str) else tuple(each) for each in texts)
-    async with service.residence.use(model) as backend:
+    async with replace(service, model=model).use() as backend:
         vectors = await backend.vectors(Embed(0, given, query, cut))
     rows = np.frombuffer(vectors.rows, np.float32).reshape(len(texts), vectors.width)
     if query is None:

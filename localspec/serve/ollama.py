@@ -3,9 +3,11 @@
 Source: the API reference of Ollama, and what its Python client sends and reads.
 """
 
+import asyncio
 import json
 import math
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,9 +21,10 @@ from localspec.errors import UsageError
 from localspec.messages import Infill, from_json
 from localspec.options import ReplyOptions
 from localspec.options.option import cut
+from localspec.serve import embeddings
 from localspec.serve.answering import Answers, Service, unless_gone
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
-from localspec.serve.ollama_form import OllamaForm
+from localspec.serve.ollama_form import OllamaForm, ns
 from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
 
@@ -61,6 +64,17 @@ class GenerateBody(OllamaBody, kw_only=True):
     suffix: str = ""
     system: str = ""
     raw: bool = False
+
+
+class EmbedBody(msgspec.Struct):
+    """Texts to make vectors of; of the older path `prompt` is the one."""
+
+    model: str = ""
+    input: str | list[str] = ""
+    prompt: str = ""
+    truncate: bool = True
+    dimensions: int | None = None
+    keep_alive: float | str | None = None
 
 
 async def chat(request: HttpRequest, service: Service) -> Answers | Response:
@@ -104,13 +118,36 @@ async def generate(request: HttpRequest, service: Service) -> Answers | Response
     return await _answers(service, body, prompt, chat=False)
 
 
+async def embed(request: HttpRequest, service: Service) -> Response:
+    """Return a vector of each text, or by the older path that of one."""
+    body, since_s = await body_of(request, EmbedBody), time.monotonic()
+    older = request.url.path == "/api/embeddings"
+    texts = body.prompt if older else body.input
+    service = replace(service, keep_alive_s=_seconds(body.keep_alive))
+    done = await unless_gone(
+        request,
+        embeddings.embed(
+            service,
+            body.model,
+            [texts] if isinstance(texts, str) else texts,
+            dimensions=body.dimensions,
+            cut=body.truncate,
+        ),
+    )
+    rows = await asyncio.to_thread(done.rows.tolist)
+    if older:
+        return JSONResponse({"embedding": rows[0]})
+    figures = {"total_duration": ns(time.monotonic() - since_s), "prompt_eval_count": done.tokens}
+    return JSONResponse({"model": done.model, "embeddings": rows, **figures})
+
+
 def _service(body: OllamaBody, service: Service) -> Service:
-    """Return the service of the model that a body names, which is kept in memory as long as the body says."""
+    """Return the service of the model that a body names, with its `keep_alive`."""
     return replace(service.of(body.model), keep_alive_s=_seconds(body.keep_alive))
 
 
 async def _resident(request: HttpRequest, service: Service, form: OllamaForm) -> Response:
-    """Have a model loaded, or let go where it is to be kept for no time."""
+    """Load a model, or unload it where `keep_alive` is 0; return an answer without a word."""
     if service.keep_alive_s == 0:
         service.residence.keep(service.model, 0)
         return JSONResponse(form.empty("unload"))

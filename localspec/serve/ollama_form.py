@@ -80,11 +80,11 @@ class OllamaForm(AnswerForm):
         if calls:
             more["tool_calls"] = [self._call(each) for each in calls]
         if self._chat:
-            said: dict[str, Any] = {"message": {"role": "assistant", "content": text, **more}}
+            words: dict[str, Any] = {"message": {"role": "assistant", "content": text, **more}}
         else:
-            said = {"response": text, **more}
+            words = {"response": text, **more}
         logprobs = {"logprobs": likely(texts)} if self._logprobs else {}
-        return {**head, **said, "done": False, **logprobs}
+        return {**head, **words, "done": False, **logprobs}
 
     def _call(self, call: ToolCall) -> Body:
         index = self._calls
@@ -99,15 +99,16 @@ class OllamaForm(AnswerForm):
         return {
             "done": True,
             "done_reason": _ENDS.get(reply.stop_reason, "stop"),
-            "total_duration": _ns(total_s),
-            "load_duration": _ns(waited_s),
+            "total_duration": ns(total_s),
+            "load_duration": ns(waited_s),
             "prompt_eval_count": reply.prompt_tokens,
-            "prompt_eval_duration": _ns(reply.prefill_s),
+            "prompt_eval_duration": ns(reply.prefill_s),
             "eval_count": reply.completion_tokens,
-            "eval_duration": _ns(reply.decode_s),
+            "eval_duration": ns(reply.decode_s),
             **figures(done, self._notes),
         }
 
 
-def _ns(seconds: float) -> int:
+def ns(seconds: float) -> int:
+    """Return seconds in nanoseconds."""
     return round(seconds * 1e9)

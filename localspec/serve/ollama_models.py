@@ -31,7 +31,8 @@ from localspec.storage.paths import data_dir
 
 _VERSION = "0.12.6"
 """Of Ollama, whose interface this is: editors look whether it is new enough for tools and thoughts."""
-_NEVER = timedelta(days=36_500)
+_NEVER_S = 1e9
+"""From now on: dates have an end."""
 _SCALARS = (str, int, float, bool)
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 
@@ -55,7 +56,7 @@ async def tags(_: HttpRequest, service: Service) -> Response:
         models = dict[str, ServedModel]()
         for name in [service.loaded.name, *service.catalogue.listed()]:
             with suppress(NotFound):  # it was removed just now
-                models[name] = service.catalogue.find(name)
+                models[name] = _known(service, name)
         return [_listed(name, model) for name, model in models.items()]
 
     return JSONResponse({"models": await asyncio.to_thread(listed)})
@@ -66,8 +67,8 @@ async def running(_: HttpRequest, service: Service) -> Response:
     now, models = datetime.now(UTC), list[Body]()
     for each in service.residence.residents:
         if (ready := service.residence.ready(each.model)) is not None:
-            left_s = each.left_s
-            until = now + (_NEVER if left_s is None else timedelta(seconds=left_s))
+            left_s = _NEVER_S if each.left_s is None else min(each.left_s, _NEVER_S)
+            until = now + timedelta(seconds=left_s)
             more = {"expires_at": until.isoformat(), "size_vram": 0, "context_length": ready.n_ctx}
             models.append({**_listed(each.model.name, each.model), **more})
     return JSONResponse({"models": models})
@@ -76,8 +77,8 @@ async def running(_: HttpRequest, service: Service) -> Response:
 async def show(request: HttpRequest, service: Service) -> Response:
     """Describe a model."""
     body = await body_of(request, NameBody)
-    service = service.of(body.model or body.name)
-    return JSONResponse(await asyncio.to_thread(_described, service))
+    model = await asyncio.to_thread(_known, service, body.model or body.name)
+    return JSONResponse(await asyncio.to_thread(_described, service, model))
 
 
 async def pull(request: HttpRequest, service: Service) -> Response:
@@ -85,7 +86,7 @@ async def pull(request: HttpRequest, service: Service) -> Response:
     body = await body_of(request, NameBody)
     name = body.model or body.name
     try:
-        await asyncio.to_thread(service.of, name)
+        await asyncio.to_thread(_known, service, name)
     except NotFound:
         wanted = printable_line(name)[:80]
         raise NotFound(
@@ -101,18 +102,27 @@ async def change(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 
     )
 
 
-async def embed(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 - a handler's signature
-    """Refuse to make vectors."""
-    raise UsageError("vectors of texts cannot be had from this server: ask for words")
+def _known(service: Service, name: str) -> ServedModel:
+    """Return the model of a name, whether it writes or makes vectors.
+
+    Raises:
+        NotFound: there is none, or it is not on the disk.
+    """
+    try:
+        return service.catalogue.find(name)
+    except NotFound:
+        with suppress(NotFound):
+            return service.catalogue.embedder(name)
+        raise
 
 
 def _target(model: ServedModel) -> ModelEntry | Path | None:
     """Return what the registry says of a model, or its file; None where neither is known."""
     try:
-        found = resolve(named_models(model.launch, registry := load_registry())[0], registry)
+        target = resolve(named_models(model.launch, registry := load_registry())[0], registry)
     except LocalspecError:
         return None
-    return found if isinstance(found, ModelEntry | Path) else None
+    return target if isinstance(target, ModelEntry | Path) else None
 
 
 def _file(target: ModelEntry | Path | None) -> Path | None:
@@ -153,21 +163,22 @@ def _details(parameters: str, quantisation: str, family: str) -> Body:
     }
 
 
-def _described(service: Service) -> Body:
+def _described(service: Service, model: ServedModel) -> Body:
     """Return what is known of a model, its context as long as it is here."""
-    model, target = service.model, _target(service.model)
+    target = _target(model)
     path, facts, header = _file(target), dict[str, Fact](), None
     if path is not None:
-        facts = facts_of(
-            getattr(target, "name", "") or str(path), load_registry(), Store(data_dir())
-        )
+        reference = target.name if isinstance(target, ModelEntry) else str(path)
+        facts = facts_of(reference, load_registry(), Store(data_dir()))
         header = read_model(path)
     template = (header and header.chat_template) or ""
     family = str(facts.get("architecture") or "")
     ready = service.residence.ready(model)
     n_ctx = ready.n_ctx if ready else model.launch.load.n_ctx or (header and header.context_length)
     able = {"tools": offers_tools(template), "thinking": bool(thinking_tags(template))}
-    values = {name: getattr(model.options.sampling, name) for name in _SAMPLING}
+    does = ["completion", *(name for name, each in able.items() if each)]
+    sampling = () if model.embeds else _SAMPLING
+    values = {name: getattr(model.options.sampling, name) for name in sampling}
     values |= {"num_ctx": n_ctx} if n_ctx else {}
     info = {
         name: each
@@ -177,7 +188,7 @@ def _described(service: Service) -> Body:
     info.pop("tokenizer.chat_template", None)
     weights = {"general.parameter_count": facts["weights"]} if facts else {}
     return {
-        "modelfile": f"FROM {service.name}\n",
+        "modelfile": f"FROM {model.name}\n",
         "parameters": "\n".join(f"{name:<30} {each}" for name, each in values.items()),
         "template": template,
         "license": facts.get("licence") or "",
@@ -188,5 +199,5 @@ def _described(service: Service) -> Body:
             **weights,
             **({f"{family}.context_length": n_ctx} if family else {}),
         },
-        "capabilities": ["completion", *(name for name, each in able.items() if each)],
+        "capabilities": ["embedding"] if model.embeds else does,
     }

@@ -16,7 +16,7 @@ from lab.serving import status
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
 from tests.llama import tiny_models
-from tests.serve.clients import openai
+from tests.serve.clients import ollama, openai
 from tests.serve.serving import Served, served
 from tests.waiting import until
 
@@ -181,3 +181,43 @@ def test_clients_that_go_away_leave_nothing_behind(server: Served) -> None:
 
     first = vanish(4)
     assert vanish(12) < 1.1 * first + 20_000
+
+
+def test_ollamas_client_has_the_same_vectors(server: Served) -> None:
+    rows = vectors(server, TEXTS)
+    with ollama.Client(host=server.url) as ask:
+        done = ask.embed("vectors:latest", TEXTS)
+        assert np.allclose(done.embeddings, rows, atol=1e-6)
+        assert done.prompt_eval_count > 0
+        assert done.total_duration > 0
+        assert np.allclose(ask.embed("vectors", "tea").embeddings, rows[:1], atol=1e-3)
+        assert np.allclose(ask.embeddings("vectors", "tea").embedding, rows[0], atol=1e-3)
+        assert len(ask.embed("vectors", "tea", dimensions=8).embeddings[0]) == 8
+        long = "hot tea " * 400
+        assert len(ask.embed("vectors", long).embeddings) == 1, "it is cut, unless that is refused"
+        refused: list[tuple[dict[str, Any], str]] = [
+            ({"input": long, "truncate": False}, "the model takes"),
+            ({"input": []}, "0 texts"),
+            ({"input": "tea", "dimensions": 99}, "dimensions is 99"),
+            ({"input": "tea", "model": "none"}, "there is no model 'none'"),
+        ]
+        for more, word in refused:
+            with pytest.raises(ollama.ResponseError, match=word):
+                ask.embed(**{"model": "vectors", **more})
+        ask.embed("vectors", "tea", keep_alive=0)
+        assert until(lambda: "vectors:latest" not in [each.model for each in ask.ps().models])
+
+
+def test_ollamas_client_sees_what_a_files_header_says(server: Served) -> None:
+    with ollama.Client(host=server.url) as ask:
+        ask.embed("writer", "tea")
+        listed = {each.model: each for each in ask.ps().models}["writer:latest"]
+        known = ask.show("writer")
+        with pytest.raises(ollama.ResponseError, match="download a conversion"):
+            ask.show("damaged")
+    assert listed.size > 1000
+    assert len(listed.digest) == 64
+    assert (known.details.family, known.capabilities) == ("llama", ["completion"])
+    assert known.modelinfo["general.architecture"] == "llama"
+    assert known.modelinfo["llama.context_length"] > 0
+    assert known.modelinfo["general.parameter_count"] > 1000

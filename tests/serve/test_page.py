@@ -23,7 +23,7 @@ HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1> \
 SCRIPT = {
     "answers": {
         "river": "<think>Which one?</think>The Rhine.",
-        "story": f"{HOSTILE} {'and so on, ' * 40}",
+        "story": f"{HOSTILE} {'and so on, ' * 250}",
     },
     "otherwise": ["Yes."],
     "thinks": True,
@@ -150,7 +150,7 @@ def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any, tmp_path: Path)
         assert until(lambda: server.under_way() == 0)
         story = tab.locator("article .text").last.inner_text()
         assert story.startswith(HOSTILE.replace("\x1b", "␛").replace("\u202e", "\\u202e"))
-        assert len(story) < 300
+        assert len(story) < 2500
         assert tab.locator("article script, article img").count() == 0
         assert tab.evaluate("window.hacked") is None
         tab.select_option("#model", MARKUP)

@@ -39,8 +39,12 @@ async function request(path, options = {}) {
     throw new Error("the server does not answer: is it running?");
   }
   if (response.status === 401) {
-    $("login").hidden = false;
+    if ($("login").hidden) {
+      $("login").hidden = false;
+      $("key").focus();
+    }
     $("forget").hidden = true;
+    throw new Error("the API key is missing or wrong");
   }
   if (!response.ok && !(path === "health" && response.status === 503)) throw new Error(await reason(response));
   return response;
