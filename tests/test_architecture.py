@@ -19,6 +19,7 @@ FLOORS: list[set[str]] = [
     {"setup", "session"},
     {""},  # the package itself: its public face
     {"launch"},
+    {"remote"},
     {"calibration"},
     {"engine", "config"},
     {"chat", "telemetry", "history", "retrieval"},
@@ -41,6 +42,7 @@ HOMES = {
     "docx": ("localspec.retrieval",),
     "lxml": ("localspec.retrieval",),
     "pypdf": ("localspec.retrieval",),
+    "httpx2": ("localspec.remote", "localspec.toolbox.mcp"),
     "mcp_types": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
 }
 

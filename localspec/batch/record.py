@@ -28,8 +28,8 @@ class Receipt:
 
     Args:
         seed: of the run, from which those of the lines are derived.
-        target: sha256 of the target's file.
-        build: versions of this program and of llama.cpp.
+        target: sha256 of the target's file; of a server, the name of its model.
+        build: versions of this program and of llama.cpp, or the server.
         options: digest of all that a line is answered by, see `options_digest`.
         draft_model: sha256 of the draft model's file; it changes no text, so it is not compared.
     """

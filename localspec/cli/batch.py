@@ -5,7 +5,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -122,6 +128,7 @@ class BatchFlags:
 @flags(batching=BatchFlags)
 @option_flags(
     "models",
+    "server",
     "exact",
     "sampling",
     "structure",
@@ -158,7 +165,8 @@ def batch(source: str, settings: Settings, batching: BatchFlags, workload: str |
     skipped.
     """
     form, suffix = batching.form(settings), Path(source).suffix.lower()
-    load = Load(settings.launch, batching.parallel, workload=workload)
+    given = settings.given_sampling * (settings.server is not None)
+    load = Load(settings.launch, batching.parallel, workload=workload, given=given)
     with (
         Source(source) as lines,
         closing(open_output(batching.output, resume=batching.resumes)) as output,
@@ -207,16 +215,22 @@ class BatchRun:
     def run(self) -> int:
         """Answer the lines, and return the exit code."""
         load, again = self._load, f"use --resume to continue {self._output.name}"
-        server = None if self._own else resident(load)
-        launch = _without_workers(load.options) if load.options.workers else load.options
-        # What a server has in memory already needs no more of it.
-        launch = replace(launch, fit=launch.fit and server is None)
-        signals = self._signals
-        with self._progress() as line, signals.planning():
-            plan = make_plan(launch, line.download, parallel=load.parallel)
+        signals, plan, server = self._signals, None, None
+        if load.options.server is None:
+            server = None if self._own else resident(load)
+            launch = _without_workers(load.options) if load.options.workers else load.options
+            # What a server has in memory already needs no more of it.
+            launch = replace(launch, fit=launch.fit and server is None)
+            with self._progress() as line, signals.planning():
+                plan = make_plan(launch, line.download, parallel=load.parallel)
         with signals.running(self._cancel.set):
             try:
-                tally = self._answer(plan, server)
+                if plan is None:  # only the server knows what its model is called
+                    with self._engine(None, None) as engine:
+                        receipt = self._receipt(engine.ready.target, None, load.options.server)
+                        tally = self._answer(receipt, nullcontext(engine))
+                else:
+                    tally = self._answer(self._local_receipt(plan), self._engine(plan, server))
             except EngineGone as error:
                 remedy = "start again" if self._output.path is None else again
                 raise LocalspecError(f"{error}: {remedy}") from None
@@ -226,15 +240,14 @@ class BatchRun:
                 return code_of(signals.received[0]) if signals.received else INTERRUPTED
         return SOME_FAILED if tally.failed else 0
 
-    def _answer(self, plan: LoadPlan, server: ServerLink | None) -> Tally:
-        """Answer the lines.
+    def _answer(self, receipt: Receipt, opening: AbstractContextManager[Engine]) -> Tally:
+        """Answer the lines, by an engine that is opened where there is one to answer.
 
         Raises:
             Cancelled: it was stopped before all of them were.
             EngineGone: the server that answered is gone.
         """
         ordered, source, output = not self._flags.unordered, self._source, self._output
-        receipt = self._receipt(plan)
         to_terminal = output.path is None and sys.stdout.isatty()
         begun_s, share_before = time.monotonic(), 0.0
         plain = self._form.template is not None
@@ -260,7 +273,7 @@ class BatchRun:
         )
         with self._progress(drawing=not to_terminal) as progress:
             if job.needs_answers():
-                with self._engine(plan, server) as engine:
+                with opening as engine:
                     ready = engine.ready
                     self._notify(*ready.notes, f"seed {receipt.seed}")
                     begun_s, share_before = time.monotonic(), source.share() or 0.0
@@ -274,7 +287,15 @@ class BatchRun:
         self._notify(summary(job.tally, time.monotonic() - begun_s))
         return job.tally
 
-    def _receipt(self, plan: LoadPlan) -> Receipt:
+    def _local_receipt(self, plan: LoadPlan) -> Receipt:
+        llama = build()
+        return self._receipt(
+            self._sha256(plan, plan.target),
+            None if plan.draft_model is None else self._sha256(plan, plan.draft_model),
+            f"llama-cpp-python {llama.version} ({', '.join(llama.backends)})",
+        )
+
+    def _receipt(self, target: str, draft_model: str | None, engine: str | None) -> Receipt:
         """Return what the records will be made with, and bring an output that is resumed into shape.
 
         Raises:
@@ -282,12 +303,11 @@ class BatchRun:
         """
         finished, seed = self._finished, self._form.options.seed
         seed = finished.seed if seed is None else seed
-        llama = build()
         receipt = Receipt(
             seed=secrets.randbits(_SEED_BITS) if seed is None else seed,
-            target=self._sha256(plan, plan.target),
-            draft_model=None if plan.draft_model is None else self._sha256(plan, plan.draft_model),
-            build=f"localspec {__version__}, llama-cpp-python {llama.version} ({', '.join(llama.backends)})",
+            target=target,
+            draft_model=draft_model,
+            build=f"localspec {__version__}, {engine}",
             options=digest(self._form, self._load.options),
         )
         finished.require(receipt, self._output.name, mix_receipts=self._flags.mix_receipts)
@@ -305,7 +325,7 @@ class BatchRun:
             return model_sha256(model_files(file), data_dir(), on_share)
 
     @contextmanager
-    def _engine(self, plan: LoadPlan, server: ServerLink | None) -> Iterator[Engine]:
+    def _engine(self, plan: LoadPlan | None, server: ServerLink | None) -> Iterator[Engine]:
         """Yield what answers, in this process, a child, or a server.
 
         Raises:

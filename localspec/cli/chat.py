@@ -24,6 +24,7 @@ from localspec.models.registry import load_registry
 @click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags(
     "models",
+    "server",
     "exact",
     "sampling",
     "structure",
@@ -70,5 +71,6 @@ def chat(
     if word is not None:
         if settings.named_model:
             raise UsageError(f"{word!r} and an option both name a model: give one of them")
-        settings = settings.with_model(require_model(word))
+        remote = settings.server is not None
+        settings = settings.with_model(word if remote else require_model(word))
     return start_chat(settings, system, docs, tools, go_on=go_on, plain=plain, quiet=quiet)

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import click
+import msgspec
 
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import Settings
@@ -21,7 +22,7 @@ from localspec.display import notice
 from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import Load
 from localspec.errors import LocalspecError
-from localspec.launch.engine import server_finder
+from localspec.launch.engine import REMOTE, server_finder
 from localspec.session.conversation import History, SavedConversation
 from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
@@ -66,7 +67,7 @@ def start_chat(
             # Only flags are meant for this conversation; what is configured is meant for new ones.
             session.resume(
                 conversation.id,
-                own_models=not settings.named_model,
+                own_models=not settings.named_model and settings.server is None,
                 own_ctx=settings.given.get("ctx") is None,
             )
         farewell = ""
@@ -94,9 +95,12 @@ def _session(
     saved = SavedConversation(
         History(data_dir() / "history"), system.prompt(settings.system, preferences)
     )
-    engine = RemoteEngine(
-        find=server_finder(own=settings.own), settings=Load(text_every_s=_TEXT_EVERY_S)
-    )
+    load = Load(text_every_s=_TEXT_EVERY_S)
+    if settings.server is None:
+        engine = RemoteEngine(find=server_finder(own=settings.own), settings=load)
+    else:
+        load = msgspec.structs.replace(load, given=settings.given_sampling)
+        engine = RemoteEngine(REMOTE, settings=load)
     return Session(
         engine,
         saved,

@@ -1,6 +1,7 @@
 """`localspec search`, `list`, `show`, `check`, `rm` and `import`: the known models, and those on this machine."""
 
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from localspec.chat.call_finder import offers_tools
 from localspec.cli.options import complete_models, json_option, require_model
 from localspec.cli.progress import fields, print_json, print_list, print_table
 from localspec.config.own import write_keys
+from localspec.display import notice
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
 from localspec.launch.rows import ModelRow, model_rows
 from localspec.models.architectures import how_it_drafts
@@ -105,14 +107,24 @@ def _item_facts(item: Item) -> dict[str, object]:
 
 @click.command()
 @click.argument("name", shell_complete=complete_models)
+@click.option(
+    "--for",
+    "program",
+    type=click.Choice(["llama-server", "vllm", "sglang", "lmstudio"]),
+    metavar="PROGRAM",
+    help="Print the command that starts it, with its draft model or heads, in llama-server, vllm, sglang or lmstudio.",
+)
 @json_option
-def show(name: str, json_: bool) -> None:
+def show(name: str, program: str | None, json_: bool) -> None:
     """Show details of NAME, a model or a GGUF file.
 
     `tools` is whether it can call tools, by its chat template. `drafts` are the known models that
     can draft for it, best first; `localspec check` judges any other.
     """
     registry = load_registry()
+    if program is not None:
+        _show_launch(name, program, registry, json_=json_)
+        return
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
         facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).chat_template)
@@ -140,6 +152,19 @@ def show(name: str, json_: bool) -> None:
     for at, each in enumerate(drafts):
         lines.append(("" if at else "drafts", f"{each.draft_model}: {'; '.join(each.reasons)}"))
     print_table(lines, whole=True)
+
+
+def _show_launch(name: str, program: str, registry: Registry, *, json_: bool) -> None:
+    from localspec.launch.other_engines import launch_of  # noqa: PLC0415 - no other verb needs it
+
+    launch = launch_of(name, program, registry)
+    if json_:
+        print_json(asdict(launch))
+        return
+    for words in launch.commands:
+        click.echo(shlex.join(words))
+    for note in launch.notes:
+        notice(note)
 
 
 def _heads(entry: ModelEntry, target: ModelEntry) -> str:

@@ -25,6 +25,7 @@ from localspec.options import (
     LaunchOptions,
     Option,
     ReplyOptions,
+    SamplingParams,
     changed,
     descriptions,
     options_of,
@@ -111,8 +112,8 @@ def require_model(word: str) -> str:
 # section: (flags that `--help` shows, flags that only `--help-all` shows), by the names of their parameters.
 SECTIONS = {
     "Model": (
-        ("model", "models", "keep_alive", "pin", "ctx", "offline"),
-        ("pair", "target", "kv_type", "own"),
+        ("model", "models", "keep_alive", "pin", "ctx", "offline", "server"),
+        ("pair", "target", "kv_type", "own", "server_key_file"),
     ),
     "Drafting": (
         ("draft", "draft_model", "exact"),
@@ -503,6 +504,8 @@ class Settings:
             UsageError: a value is out of range.
         """
         registry, values = load_registry(), self.values
+        if self.server is not None:  # whose own sampling holds
+            return changed(ReplyOptions(), values)
         name = model or values["target"] or values["pair"] or registry.default_pair
         recommended = {k: v for k, v in registry.sampling(name).items() if k in self.unset}
         return changed(ReplyOptions(), {**values, **recommended})
@@ -529,8 +532,19 @@ class Settings:
 
     @property
     def has_model(self) -> bool:
-        """Whether a flag, a variable or the file names a model."""
-        return not {"pair", "target"} <= self.unset
+        """Whether a flag, a variable or the file names a model, or a server that has one."""
+        return not {"pair", "target", "server"} <= self.unset
+
+    @property
+    def server(self) -> str | None:
+        """The server that answers instead of models of this machine."""
+        return self.values["server"]  # type: ignore[no-any-return]  # so it is declared
+
+    @property
+    def given_sampling(self) -> tuple[str, ...]:
+        """The names of sampling options that were set, to whatever value."""
+        names = (each.name for each in options_of(SamplingParams))
+        return tuple(each for each in names if each in KEYS and each not in self.unset)
 
     def with_model(self, name: str | None) -> "Settings":
         """Return these settings for the model of a name; for None, as they are.
@@ -566,12 +580,38 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     adopt_switches()
     resolved = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
     values = {name: each.value for name, each in resolved.items()}
+    if values["server"] is not None:
+        values |= _remote(values["server"], given)
     if mirrors := values["mirrors"]:
         assert isinstance(mirrors, tuple)  # noqa: S101 - so it is declared
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
     unset = (name for name, each in resolved.items() if each.origin.level is Level.DEFAULT)
     others = {name: value for name, value in given.items() if name not in KEYS}
     return Settings({**values, **others}, frozenset(unset), given)
+
+
+_LOCAL = {each.name for each in _LAUNCH} - {
+    *("server", "server_key_file", "pair", "target", "ctx", "offline")
+} | {"stop_loops"}
+"""Options of models of this machine."""
+
+
+def _remote(server: object, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what other values options have where a server answers: those of this machine's models none.
+
+    Raises:
+        UsageError: flags say something of these; settings are meant for other times.
+    """
+    if given.get("own"):
+        raise UsageError(f"--own and --server {server} cannot be combined: give one of them")
+    for name in given:
+        if name in _LOCAL:
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for models of this machine, and the server {server} answers: remove it, or use --own"
+            )
+    usual: dict[str, Any] = {each.name: each.default for each in _FLAGS if each.name in _LOCAL}
+    model = given.get("model")
+    return {**usual, **({"pair": None, "target": model} if model else {})}
 
 
 # `system` is a flag of some verbs and a setting of others: these get both.

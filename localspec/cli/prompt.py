@@ -43,7 +43,7 @@ _INPUT = "input"
 
 
 def model_and_prompt(
-    words: Sequence[str], *, chosen: bool = False
+    words: Sequence[str], *, chosen: bool = False, remote: bool = False
 ) -> tuple[str | None, str | None]:
     """Return the model and the prompt among words; None for one that is not there.
 
@@ -53,6 +53,7 @@ def model_and_prompt(
     Args:
         words: of the command line.
         chosen: whether an option names the model, so that all words are the prompt.
+        remote: whether a server has the models, whose names it alone knows: then the first of several words is one.
 
     Raises:
         UsageError: the first of several words is not a model, or a single one looks very much like one.
@@ -60,6 +61,8 @@ def model_and_prompt(
     if chosen or not words:
         return None, " ".join(words) if words else None
     first, rest = words[0], words[1:]
+    if remote:
+        return (first, " ".join(rest)) if rest else (None, first)
     registry = load_registry()
     if is_model(first, registry, alone=not rest):
         return first, " ".join(rest) if rest else None

@@ -112,7 +112,7 @@ class OutputFlags:
 
 @click.command(cls=SectionedCommand)
 @click.argument("words", metavar="[MODEL] [PROMPT]", nargs=-1, shell_complete=complete_models)
-@option_flags("models", "exact", "sampling", "structure", "context", "device")
+@option_flags("models", "server", "exact", "sampling", "structure", "context", "device")
 @flags(
     system=SystemFlags, question=QuestionFlags, docs=DocsFlags, tools=ToolFlags, output=OutputFlags
 )
@@ -153,7 +153,8 @@ def run(
     conversation = None
     if go_on is not None:
         conversation, words = conversation_and_words(go_on, words)
-    model, prompt = model_and_prompt(words, chosen=settings.named_model is not None)
+    remote = settings.server is not None
+    model, prompt = model_and_prompt(words, chosen=settings.named_model is not None, remote=remote)
     settings = settings.with_model(model)
     prompt = question.templated(prompt)
     if prompt is None and _is_chat(question, output):
@@ -162,7 +163,7 @@ def run(
         number = None if conversation is None else str(conversation.id)
         return start_chat(settings, system, docs, tools, go_on=number)
     saved = _saved_conversation(conversation, output)
-    if saved is not None and settings.named_model is None:
+    if saved is not None and settings.named_model is None and not remote:
         settings = settings.with_model(saved.pair)
     text = read_prompt(prompt)
     before = () if saved is None else tuple(each.message for each in saved.messages)
@@ -182,13 +183,15 @@ def run(
         ephemeral=saved is None and not tools.wanted,
         gate=settings.gate,
     )
-    load = Load(launch, keep=tools.wanted, workload=workload)
+    load = Load(
+        launch, keep=tools.wanted, workload=workload, given=settings.given_sampling * remote
+    )
     answer = RunAnswer(load, request, turns, output, saved, message, default, own=settings.own)
     outcome = answer.outcome()
     if outcome is None:
         return INTERRUPTED
     if saved is not None:
-        _save(saved, outcome, name_of(with_names(launch)))
+        _save(saved, outcome, saved.pair if remote else name_of(with_names(launch)))
     code = _report(outcome, text, request, output, workload)
     cancelled = turns.stopped or outcome.reply.stop_reason is StopReason.CANCELLED
     return INTERRUPTED if cancelled else code

@@ -53,7 +53,8 @@ def resolve(
     """Return what every key is set to.
 
     A pair and a target cannot be combined, so whichever was set on the higher level puts the other
-    aside; and with it a draft model of a lower level, which was meant for another target.
+    aside; and with it a draft model of a lower level, which was meant for another target. A server puts aside all of these of a
+    lower level, and `own` a server.
 
     Args:
         flags: those that were given on the command line.
@@ -110,8 +111,14 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str
 
 
 def _put_aside(resolved: dict[str, Resolved]) -> None:
-    pair, target = resolved["pair"].origin.level, resolved["target"].origin.level
     aside = []
+    server, own = resolved["server"], resolved["own"]
+    if own.value and own.origin.level > server.origin.level:
+        aside.append("server")
+    elif server.value is not None:  # a model of this machine is none of it
+        names = ("pair", "target", "draft_model", "draft_lora")
+        aside += [each for each in names if resolved[each].origin.level < server.origin.level]
+    pair, target = resolved["pair"].origin.level, resolved["target"].origin.level
     if pair != target:
         aside.append("target" if pair > target else "pair")
     if resolved["draft_model"].origin.level < max(pair, target):

@@ -6,6 +6,8 @@ from operator import add, attrgetter
 
 OFF = "off"
 """The drafter's name where nothing was drafted."""
+SERVER = "server"
+"""The drafter's name where a server answered, which sends no rounds."""
 PROMPT = "prompt"
 """The drafter's name of the first token, which the prompt's own evaluation gives."""
 GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)

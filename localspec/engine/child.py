@@ -83,7 +83,7 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
         version: of localspec.
         at_end: called before this process ends; it must not take long.
     """
-    commands, notices = _private_pipes()
+    commands, notices = private_pipes()
 
     def write(notice: Notice) -> None:
         notices.write(encode(notice))
@@ -99,7 +99,7 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
     os._exit(0)  # threads may still stand at a pipe, and the system frees faster than we
 
 
-def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
+def private_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Take stdin and stdout for the protocol, so that no stray print or child process gets at them."""
     commands = os.fdopen(os.dup(0), "rb")
     notices = os.fdopen(os.dup(1), "wb")

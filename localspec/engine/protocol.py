@@ -57,6 +57,7 @@ class Load(Tagged, frozen=True):
         keep: save what is evaluated for later runs.
         workload: the kind of all texts, for the telemetry; None guesses.
         text_every_s: seconds between two parts of a text that streams, at least; see `Outbox.pace`.
+        given: sampling options that the user set, also where to their default: a server's own hold besides.
         others: what others hold that could be let go; with it, `NoRoom` comes where the pair would fit better without them.
             None takes what is free, whatever has to be given up for it.
         embeds: load the target as one that answers `Embed`, and nothing else.
@@ -67,6 +68,7 @@ class Load(Tagged, frozen=True):
     keep: bool = False
     workload: str | None = None
     text_every_s: float = 0.0
+    given: tuple[str, ...] = ()
     others: Held | None = None
     embeds: bool = False
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from localspec.engine.engine import (
+    COMMAND,
     Engine,
     FirstRequest,
     NoSignals,
@@ -28,6 +29,8 @@ from localspec.options import LaunchOptions
 if TYPE_CHECKING:
     from localspec.launch.plan import LoadPlan
 
+REMOTE = (sys.executable, "-P", "-m", "localspec.remote.child")
+"""The command of the process in which a server on the network is the engine."""
 _USUAL_PARALLEL = 4
 """What a server answers at a time, if its user did not say."""
 
@@ -44,7 +47,7 @@ async def open_engine(
     first: FirstRequest | None = None,
     notify: Callable[[str], None] = lambda _text: None,
 ) -> AsyncIterator[Engine]:
-    """Open an engine: a server's that has the models in memory, else one here, or in a child where workers compute.
+    """Open an engine: a server's that was named or has the models in memory, else one here, or in a child where workers compute.
 
     Args:
         load: what to load, and how.
@@ -62,9 +65,10 @@ async def open_engine(
         LocalspecError: it cannot be loaded.
     """
     signals = signals or NoSignals()
-    shared = shared or (None if own else resident(load))
-    if shared is not None:
-        engine: Engine = RemoteEngine.of_server(shared, load.parallel or _USUAL_PARALLEL)
+    if load.options.server is not None:
+        engine: Engine = await _child(load, progress, signals, REMOTE)
+    elif (shared := shared or (None if own else resident(load))) is not None:
+        engine = RemoteEngine.of_server(shared, load.parallel or _USUAL_PARALLEL)
     elif load.options.workers:  # llama.cpp ends a process whose worker goes away
         engine = await _child(load, progress, signals)
     else:
@@ -78,14 +82,18 @@ async def open_engine(
             engine.close()
 
 
-async def _child(load: Load, progress: OnProgress, signals: Signals) -> Engine:
+async def _child(
+    load: Load, progress: OnProgress, signals: Signals, command: Sequence[str] = COMMAND
+) -> Engine:
     """Return an engine in a process of its own, once it has loaded."""
 
     def watch(notice: Notice) -> None:
         if isinstance(notice, Downloading | Loading | Measuring):
             progress(notice)
 
-    engine = RemoteEngine(settings=load, watch=watch, parallel=load.parallel or _USUAL_PARALLEL)
+    engine = RemoteEngine(
+        command, settings=load, watch=watch, parallel=load.parallel or _USUAL_PARALLEL
+    )
     try:
         engine.load(load.options)
         with signals.running(engine.cancel):
@@ -98,7 +106,7 @@ async def _child(load: Load, progress: OnProgress, signals: Signals) -> Engine:
 
 def resident(load: Load) -> ServerLink | None:
     """Return the engine of a server that has this in memory and answers as this program would; None without one."""
-    if load.workload or "--debug" in sys.argv:
+    if load.options.server or load.workload or "--debug" in sys.argv:
         return None
     # What is wrong with names or directories is told by whoever loads.
     with suppress(LocalspecError, OSError, RuntimeError, ValueError):

@@ -37,12 +37,14 @@ def with_full_names(request: LaunchOptions) -> LaunchOptions:
 
 
 def name_of(load: LaunchOptions) -> str:
-    """Return the pair or target of a request, as it was named; empty for the default pair."""
+    """Return the pair or target of a request, as it was named; empty for the default pair, or the one model of a server."""
     return load.pair or load.target or ""
 
 
 def named(load: LaunchOptions, name: str) -> LaunchOptions:
     """Return a request for what a name means, a pair or else a target, loaded like the one before."""
+    if load.server is not None:
+        return replace(load, pair=None, target=name)
     chosen = load_registry().chosen(name)
     pair, target = chosen.get("pair"), chosen.get("target")
     return replace(load, pair=pair, target=target, draft_model=None, draft_lora=None)
@@ -50,7 +52,11 @@ def named(load: LaunchOptions, name: str) -> LaunchOptions:
 
 def with_names(load: LaunchOptions) -> LaunchOptions:
     """Return a request that names the default pair where it names nothing."""
-    return load if name_of(load) else replace(load, pair=load_registry().default_pair)
+    return (
+        load
+        if name_of(load) or load.server is not None
+        else replace(load, pair=load_registry().default_pair)
+    )
 
 
 def _full(reference: str, registry: Registry) -> str:

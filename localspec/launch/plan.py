@@ -145,6 +145,10 @@ def make_plan(
         from localspec.llama.rpc import use_workers  # noqa: PLC0415 - few have some
 
         use_workers(request.workers)
+    if request.server is not None:
+        raise UsageError(
+            f"a model of this machine is needed here, and server is set to {request.server}: set LOCALSPEC_SERVER=off"
+        )
     modes = draft_modes(request)
     files, names, notes = _files(request, modes, on_download)
     headers = _headers(files, names)

@@ -27,6 +27,8 @@ class LaunchOptions:
         draft_lora: LoRA adapter for the draft model: a GGUF file.
         workers: Also use the devices of these workers, other machines that run `localspec worker`.
         draft_devices: Devices for the draft model, as with --device. Default: the target's.
+        server: Answer with the model of this OpenAI-compatible server instead: vLLM, SGLang, llama-server, LM Studio, localspec serve. Default: off.
+        server_key_file: File with the server's API key. Default: the variable LOCALSPEC_SERVER_KEY.
         draft_gpu_layers: Layers of the draft model to put on the GPU. Default: auto (as --gpu-layers, or all with --draft-device).
 
     Raises:
@@ -57,6 +59,9 @@ class LaunchOptions:
     draft_gpu_layers: int | None = option(
         None, "device", "N|auto", unset="auto", takes=LAYERS, least=0, most=10_000
     )
+
+    server: str | None = option(None, "server", "URL", unset="off")
+    server_key_file: str | None = option(None, "server", "FILE")
 
     @property
     def target_load(self) -> LoadOptions:

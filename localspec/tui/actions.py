@@ -261,7 +261,12 @@ async def export(front: Front, argument: str) -> None:
 
 async def model(front: Front, argument: str) -> None:
     """Show or switch the model."""
-    if not argument:
+    server = front.session.models.usual.server
+    if not argument and server is not None:
+        front.report(
+            f"{front.session.models.line} of {server}; /model NAME takes another of its models"
+        )
+    elif not argument:
         front.choose_model()
     elif argument == front.session.models.next_name:
         front.report(f"{argument} is already loaded")
@@ -270,7 +275,7 @@ async def model(front: Front, argument: str) -> None:
         from localspec.models.names import resolve  # noqa: PLC0415 - the start needs none of it
 
         registry = load_registry()
-        if not registry.knows(argument):
+        if server is None and not registry.knows(argument):
             resolve(argument, registry.writing())
         front.session.load(argument)
         await front.show_loading()
@@ -293,6 +298,7 @@ def _set_default(front: Front, argument: str) -> None:
     from localspec.config.own import keep_model  # noqa: PLC0415 - the start needs none of it
     from localspec.models.names import is_name  # noqa: PLC0415 - as above
 
+    front.session.require_local("a default model is one of this machine")
     name = argument or front.session.models.next_name
     if not name:
         raise UsageError("no model loaded: name one, /set model NAME")
@@ -366,6 +372,7 @@ async def reveal(front: Front, _: str) -> None:
 
 async def lens(front: Front, _: str) -> None:
     """Show where every token of the last answer comes from."""
+    front.session.require_local("the lens shows drafts")
     exchange = front.session.exchange
     if exchange is None or not exchange.tokens:
         raise UsageError("nothing to show yet: ask something first")

@@ -16,7 +16,7 @@ from localspec.chat.events import (
     Withheld,
 )
 from localspec.chat.request import Request
-from localspec.decoding.round import Round, StopReason
+from localspec.decoding.round import SERVER, Round, StopReason
 from localspec.errors import LocalspecError
 from localspec.messages import ToolCall
 from localspec.session.conversation import StoredMessage
@@ -42,6 +42,7 @@ class Exchange:
         started: figures of the prompt, once the engine works on it.
         prefilled: share of the prompt that is evaluated, 0 to 1.
         finished: the end, once it is there.
+        pieces: how many parts of texts and calls have come.
         failure: why it could not be done, or broke off; None while it can.
     """
 
@@ -58,6 +59,7 @@ class Exchange:
     started: Started | None = None
     prefilled: float = 0.0
     finished: Finished | None = None
+    pieces: int = 0
     failure: LocalspecError | None = None
 
     @property
@@ -67,8 +69,11 @@ class Exchange:
 
     @property
     def tokens(self) -> int:
-        """Confirmed tokens, but for what ended the answer."""
-        return sum(len(each.texts) for each in self.happened)
+        """Confirmed tokens, but for what ended the answer; of a server, which sends no rounds, about as many until the end."""
+        rounds = sum(len(each.texts) for each in self.happened)
+        if self.finished is not None and self.finished.reply.drafter == SERVER:
+            return self.finished.reply.completion_tokens
+        return rounds or (self.pieces if self.finished is None else 0)
 
     @property
     def done(self) -> bool:
@@ -97,6 +102,10 @@ class Exchange:
     @property
     def context_tokens(self) -> int:
         """Tokens of context in use."""
+        if (
+            self.finished is not None and self.finished.reply.drafter == SERVER
+        ):  # which counted last
+            return self.finished.reply.prompt_tokens + self.tokens
         return (0 if self.started is None else self.started.prompt_tokens) + self.tokens
 
     def begin(self, number: int) -> None:
@@ -105,6 +114,7 @@ class Exchange:
 
     def take(self, event: Event) -> None:
         """Add what happened."""
+        self.pieces += isinstance(event, Text | CallDelta)
         match event:
             case Started():
                 self.started = event

@@ -108,7 +108,9 @@ class Models:
         other = self.loaded or other
         if other is not None and (stays or other != wanted):
             self.usual = replace(self.usual, load=other.load)  # whose context could be had
-            self.replaced = f"{clean_line(str(error))}; {name_of(other)} answers instead"
+            self.replaced = (
+                f"{clean_line(str(error))}; {name_of(other) or 'the model before'} answers instead"
+            )
             self.wanted[0] = other
             failure = None if stays else await self._attempt(other)
             if failure is None or isinstance(failure, EngineGone):

@@ -9,7 +9,6 @@ from typing import TextIO
 
 from localspec.chat.events import Finished, Text
 from localspec.display import Wrapping, clean, clean_line, columns_of, shortened_lines, wrapped
-from localspec.engine.engine import EngineGone
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.session.conversation import StoredMessage, content_of
 from localspec.session.preferences import Preferences
@@ -249,7 +248,7 @@ class Lines:
         """Report why there is no answer, unless it was reported when it happened."""
         if isinstance(failure, ContextOverflow):
             self.report(f"{failure}; /compact summarises earlier turns, /compact drop drops them")
-        elif not isinstance(failure, EngineGone) and failure is not self.session.models.trouble:
+        elif not self.session.is_reported(failure):
             self.report(str(failure))
 
     def _write_figures(self, done: Finished) -> None:
@@ -322,7 +321,8 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
         runner.run(front.start())
         front.report_news()
         if greets:
-            name = session.models.next_name
+            models = session.models
+            name = models.next_name or f"the model of {models.usual.server}"
             front.report(f"chatting with {name}; /help lists the commands, Ctrl-D quits")
         for text in _texts(typed):
             try:

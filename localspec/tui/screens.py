@@ -17,7 +17,6 @@ from textual.content import Content
 from textual.screen import Screen
 
 from localspec.chat.events import Finished, Started
-from localspec.engine.engine import EngineGone
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.session.approval import CallQuestion
 from localspec.session.conversation import StoredMessage
@@ -187,7 +186,7 @@ class Screens(App[None]):
             if isinstance(failure, ContextOverflow):
                 if not await when_full(self):
                     self._offer_room(failure)
-            elif not isinstance(failure, EngineGone) and failure is not self.session.models.trouble:
+            elif not self.session.is_reported(failure):
                 self.report(str(failure))
         elif self.session.stopped:
             self.take_back_waiting()
@@ -422,7 +421,9 @@ class Screens(App[None]):
         from localspec.tui.picker import larger_context  # noqa: PLC0415 - numpy comes with it
 
         ready, load = self.session.models.ready, self.session.models.usual.load
-        larger = larger_context(ready.target, ready.n_ctx, load.kv_type) if ready else None
+        larger = None
+        if ready is not None and self.session.models.usual.server is None:
+            larger = larger_context(ready.target, ready.n_ctx, load.kv_type)
 
         async def chosen(name: str | None) -> None:
             if name == CONTEXT and larger is not None:

@@ -291,7 +291,7 @@ class Session:
         if models.replaced:
             self.notify("; ".join([models.replaced, *ready.notes]), None)
             return
-        self.talk.set_pair(models.name)
+        self._set_pair()
         if ready.notes:
             self.note("; ".join(ready.notes))
         if resized:
@@ -379,6 +379,7 @@ class Session:
         A text is answered behind the conversation, of which nothing is evaluated again then, now or later.
         """
         self.require_rest()
+        self.require_local("a race needs drafting that can be switched off")
         if self.models.loading or self.models.ready is None:
             raise UsageError(f"the model is not ready ({self.models.line})")
         if text:
@@ -455,6 +456,16 @@ class Session:
         if self.busy:
             raise StillAnswering("still answering: Esc stops")
 
+    def require_local(self, why: str) -> None:
+        """Raise UsageError where a server answers, and no model of this machine."""
+        if self.models.usual.server is not None:
+            raise UsageError(f"{why}, and the server {self.models.usual.server} answers")
+
+    def is_reported(self, failure: LocalspecError) -> bool:
+        """Return whether the user knows of a failure: the engine's own end is reported as it happens, and a server's is not."""
+        gone = isinstance(failure, EngineGone) and self.models.usual.server is None
+        return gone or failure is self.models.trouble
+
     def _require_engine(self) -> None:
         self.require_rest()
         if self.models.dead:
@@ -501,7 +512,7 @@ class Session:
         """Save what came of an answer; one without a token leaves nothing behind. Its calls are carried out."""
         match event:
             case Started():
-                self.talk.set_pair(self.models.name)
+                self._set_pair()
                 exchange.model = self.models.name
             case Text():
                 self._begun(exchange).feed(event.text, thinking=event.thinking)
@@ -509,6 +520,10 @@ class Session:
                 self._finish(event, exchange)
             case _:
                 pass
+
+    def _set_pair(self) -> None:
+        if self.models.usual.server is None:  # whose models are loaded by nobody here
+            self.talk.set_pair(self.models.name)
 
     def _begun(self, exchange: Exchange) -> ReplyRecorder:
         """Return what saves the answer, begun with its first text."""
@@ -567,7 +582,8 @@ class Session:
         self._take_up(conversation)
         n_ctx, name = self.settings.n_ctx, self.talk.pair or self.models.next_name
         other_size = n_ctx is not None and n_ctx != self.models.usual.load.n_ctx
-        if name and (name != self.models.next_name or other_size):
+        remote = self.models.usual.server is not None
+        if name and not remote and (name != self.models.next_name or other_size):
             self._load_again(name, n_ctx, fetch=False)
         else:
             self._restore_state()
@@ -640,7 +656,7 @@ class Session:
             return self.models.usual.draft
         if name == CONTEXT:
             n_ctx, ready = self.models.usual.load.n_ctx, self.models.ready
-            return str(n_ctx or (ready.n_ctx if ready is not None else "off"))
+            return str(n_ctx or (ready is not None and ready.n_ctx) or "off")
         return self.talk.system or "-" if name == SYSTEM else self.settings.text_of(name)
 
     def setting_lines(self) -> list[str]:
@@ -658,6 +674,7 @@ class Session:
         """Raise UsageError if nothing may draft, or a mode needs a draft model and none is loaded."""
         from localspec.decoding.drafters.register import uses_draft_model  # noqa: PLC0415 - not at the start
 
+        self.require_local("drafting is set here")
         ready = self.models.ready
         if mode != "off" and self.models.usual.draft == "off":
             raise UsageError("the models were loaded with --draft off: leave that out to draft")
@@ -694,7 +711,8 @@ class Session:
     def advice(self) -> str:
         """Return, once when the context gets nearly full, what to do about it; else nothing."""
         ready = self.models.ready
-        share = 0.0 if ready is None else self.context_tokens / ready.n_ctx
+        n_ctx = 0 if ready is None else ready.n_ctx  # 0 of a server that does not say
+        share = self.context_tokens / n_ctx if n_ctx else 0.0
         advised, self._advised = self._advised, share >= NEARLY_FULL
         if advised or not self._advised:
             return ""

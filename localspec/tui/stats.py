@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from localspec.decoding.round import Round
+from localspec.decoding.round import SERVER, Round
 from localspec.display import sparkline
 from localspec.tui.exchange import Exchange
 
@@ -74,6 +74,8 @@ def stats(exchange: Exchange | None, width: int, gains: Sequence[float] = ()) ->
         gains: of drafting, in all answers so far, see `gained`.
     """
     rounds = [] if exchange is None else exchange.rounds
+    if exchange and exchange.finished and exchange.finished.reply.drafter == SERVER:
+        return [[("A server answered, which sends no rounds: drafting is its own.", "dim")]]
     if exchange is None or not rounds:
         return [[("Nothing measured yet: ask something first.", "dim")]]
     room = max(min(width, _MOST_BAR), 8)

@@ -1,0 +1,602 @@
+"""A server as the engine: bodies, events, and everything that a server may do wrong."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
+from localspec.chat.events import (
+    CallBegun,
+    CallDelta,
+    CallDone,
+    Event,
+    Finished,
+    Prefilling,
+    Started,
+    Text,
+)
+from localspec.chat.request import Request
+from localspec.decoding.round import StopReason
+from localspec.engine.engine import Busy, EngineGone
+from localspec.engine.protocol import Count, Loading, Ready
+from localspec.errors import ContextOverflow, LocalspecError, ModelUnavailable, UsageError
+from localspec.messages import Message, ToolCall, ToolResult
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.remote import client as remote
+from localspec.remote.client import KEY, Client, base_of
+from tests.remote.double import (
+    DONE,
+    MODELS,
+    STOP,
+    USAGE,
+    Double,
+    Script,
+    delta,
+    double,
+    event,
+    hang,
+    said,
+    streamed,
+    words,
+)
+
+SECRET = "sk-" + "5ecret" * 5
+HELLO = (Message.user("Hello"),)
+TOOL = Tool("add", {"type": "object", "properties": {"a": {"type": "integer"}}})
+FINE = streamed(words("Hi", " you"), STOP)
+
+
+def talk(
+    server: Double,
+    *requests: Request,
+    given: tuple[str, ...] = (),
+    first_s: float = 20.0,
+    between_s: float = 20.0,
+    **options: Any,
+) -> tuple[Ready, list[list[Event]]]:
+    """Open a server and send requests, one after the other; return what was ready, and the events of each."""
+
+    async def work() -> tuple[Ready, list[list[Event]]]:
+        wanted = LaunchOptions(server=server.url, **options)
+        client = Client(wanted, given, first_s=first_s, between_s=between_s)
+        try:
+            ready, answers = await client.open(), list[list[Event]]()
+            for each in requests:
+                answers.append([])
+                await client.answer(each, answers[-1].extend)
+            return ready, answers
+        finally:
+            await client.close()
+
+    return asyncio.run(work())
+
+
+def ask(server: Double, request: Request | None = None, **how: Any) -> list[Event]:
+    return talk(server, request or Request(1, HELLO), **how)[1][0]
+
+
+def finished(events: list[Event]) -> Finished:
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert not any(isinstance(each, Finished) for each in events[:-1])
+    return last
+
+
+def test_texts_come_as_events_with_the_server_s_figures() -> None:
+    progress = {"choices": [], "prompt_progress": {"total": 9, "cache": 2, "processed": 6}}
+    timed = {**delta("stop"), "timings": {"draft_n": 8, "draft_n_accepted": 5}}
+    cached = {
+        "prompt_tokens": 9,
+        "completion_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 2},
+    }
+    pieces = (event(progress), words("Hi", "\u2028you"), b": alive\n\n", event(timed))
+    end = event({"choices": [], "usage": cached}) + DONE
+    with double(streamed(*pieces, end)) as server:
+        events = ask(server)
+    assert isinstance(events[0], Started)
+    assert events[1:-1] == [Prefilling(4, 7), Text("Hi"), Text("\u2028you")]
+    done = finished(events)
+    reply = done.reply
+    assert (reply.text, reply.stop_reason) == ("Hi\u2028you", StopReason.EOG)
+    assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (9, 2, 4)
+    assert (reply.acceptance.drafted, reply.acceptance.accepted, reply.drafter) == (8, 5, "server")
+    assert done.message == Message.assistant("Hi\u2028you")
+    (body,) = server.chats()
+    assert body["seed"] == reply.seed
+    assert body["messages"] == [{"role": "user", "content": "Hello"}]
+    assert {"temperature", "top_k", "min_p"} & body.keys() == set(), "the server's own hold"
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_a_stream_may_be_cut_anywhere(size: int) -> None:
+    raw = words("Grüße", " an\r\n", "alle 🦀") + STOP
+    with double(streamed(*(raw[at : at + size] for at in range(0, len(raw), size)))) as server:
+        assert finished(ask(server)).reply.text == "Grüße an\r\nalle 🦀"
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_thoughts_come_in_a_field_or_between_tags(name: str) -> None:
+    fields = event(delta(**{name: "hm"})) + words("yes") + STOP
+    tags = words("<th", "ink>\nhm", "</think>\n\nyes") + STOP
+    with double([streamed(fields), streamed(tags)]) as server:
+        for events in talk(server, Request(1, HELLO), Request(2, HELLO))[1]:
+            reply = finished(events).reply
+            assert (reply.thinking, reply.text) == ("hm", "yes")
+            assert Text("hm", thinking=True) in events
+
+
+def test_calls_come_in_parts_and_only_those_that_are_allowed() -> None:
+    def part(at: int | None, arguments: str = "", **more: Any) -> bytes:
+        call = {"function": {"arguments": arguments, **more.pop("function", {})}, **more}
+        return event(delta(tool_calls=[call if at is None else {"index": at, **call}]))
+
+    add = {"name": "add"}
+    stream = (
+        words("Wait. ")
+        + part(0, id="c1", function=add)
+        + part(0, '{"a"')
+        + part(0, ": 1}", id="c1", function=add)
+        + part(1, "{}", id="c1", function=add)
+        + part(2, "{}", id="c3", function={"name": "rm"})
+        + event(delta("tool_calls"))
+        + DONE
+    )
+    request = Request(1, HELLO, tools=(TOOL,), call_policy=CallPolicy(choice="required"))
+    with double(streamed(stream)) as server:
+        events = ask(server, request)
+    done = finished(events)
+    first, second = done.reply.calls
+    assert (first, second.name) == (ToolCall("c1", "add", '{"a": 1}'), "add")
+    assert second.id not in {"", "c1"}
+    assert "rm" in done.reply.note
+    assert done.reply.stop_reason is StopReason.TOOL_CALL
+    assert events[2:5] == [CallBegun("c1", "add"), CallDelta("c1", '{"a"'), CallDelta("c1", ": 1}")]
+    assert [each.call for each in events if isinstance(each, CallDone)] == [first, second]
+    (body,) = server.chats()
+    assert body["tool_choice"] == "required"
+    assert [each["function"]["name"] for each in body["tools"]] == ["add"]
+
+
+def test_results_of_calls_go_back_and_one_that_was_lost_says_so() -> None:
+    turn = Message("assistant", (ToolCall("c1", "add", "{}"), ToolCall("c2", "add", "{}")))
+    messages = (*HELLO, turn, Message("tool", (ToolResult("c1", "5", is_error=True),)))
+    with double(FINE) as server:
+        ask(server, Request(1, messages, tools=(TOOL,)))
+    sent = server.chats()[0]["messages"]
+    assert sent[1]["tool_calls"][0]["function"] == {"name": "add", "arguments": "{}"}
+    assert sent[2] == {"role": "tool", "tool_call_id": "c1", "content": "5"}
+    assert sent[3]["tool_call_id"] == "c2"
+
+
+def test_a_call_in_words_is_one_where_a_person_approves_calls() -> None:
+    text = '```json\n{"name": "add", "arguments": {"a": 1}}\n```'
+    request = Request(1, HELLO, tools=(TOOL,), call_policy=CallPolicy(lenient=True))
+    with double(streamed(words(text), STOP)) as server:
+        assert finished(ask(server, request)).reply.calls[0].arguments == '{"a": 1}'
+
+
+def of(owner: str) -> Script:
+    return said({"data": [{"id": "m", "owned_by": owner, "max_model_len": 99}]})
+
+
+SCHEMA = '{"type": "object"}'
+WRAPPED = {"name": "answer", "strict": True, "schema": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("owner", "options", "given", "fields"),
+    [
+        ("x", ReplyOptions(), (), {}),
+        ("x", ReplyOptions(), ("temperature",), {"temperature": 0.8}),
+        ("x", ReplyOptions(SamplingParams(0.0, top_k=3)), (), {"temperature": 0.0, "top_k": 3}),
+        ("x", ReplyOptions(SamplingParams(repeat_penalty=1.5)), (), {"repeat_penalty": 1.5}),
+        ("vllm", ReplyOptions(SamplingParams(repeat_penalty=1.5)), (), {"repetition_penalty": 1.5}),
+        ("x", ReplyOptions(max_tokens=5, stop=("a",)), (), {"max_tokens": 5, "stop": ["a"]}),
+        ("x", ReplyOptions(SamplingParams(logit_bias=((3, -10000.0),))), (), {"logit_bias": {"3": -100}}),
+        ("x", ReplyOptions(json_schema=SCHEMA), (), {"response_format": {"type": "json_schema", "json_schema": WRAPPED}}),
+        ("vllm", ReplyOptions(regex="a+"), (), {"structured_outputs": {"regex": "a+"}}),
+        ("sglang", ReplyOptions(regex="a+"), (), {"regex": "a+"}),
+        ("sglang", ReplyOptions(grammar='root ::= "a"'), (), {"ebnf": 'root ::= "a"'}),
+        ("llamacpp", ReplyOptions(grammar='root ::= "a"'), (), {"grammar": 'root ::= "a"', "return_progress": True}),
+        ("x", ReplyOptions(think="off"), (), {"chat_template_kwargs": {"enable_thinking": False}}),
+        ("x", ReplyOptions(think="low"), (), {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "low"}),
+        ("localspec", ReplyOptions(think="64"), (), {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_budget_tokens": 64}),
+        ("vllm", ReplyOptions(think="64"), (), {"chat_template_kwargs": {"enable_thinking": True}, "thinking_token_budget": 64}),
+    ],
+)  # fmt: skip
+def test_options_become_the_fields_of_the_server_that_it_is(
+    owner: str, options: ReplyOptions, given: tuple[str, ...], fields: dict[str, Any]
+) -> None:
+    with double(FINE, v1_models=of(owner)) as server:
+        ask(server, Request(1, HELLO, options), given=given)
+    (body,) = server.chats()
+    usual = {"model", "stream", "stream_options", "seed", "messages"}
+    assert {name: each for name, each in body.items() if name not in usual} == fields
+
+
+@pytest.mark.parametrize(
+    ("request_", "word"),
+    [
+        (Request(1, HELLO, ReplyOptions(regex="a")), "regex"),
+        (Request(1, HELLO, ReplyOptions(lark="a")), "lark"),
+        (Request(1, HELLO, ReplyOptions(think="9")), "think 9"),
+        (Request(1, HELLO, ReplyOptions(stop_loops=True)), "stop_loops"),
+        (Request(1, HELLO, draft="off"), "draft"),
+        (Request(1, HELLO, logprobs=1), "logprobs"),
+        (Request(1, raw=(1, 2)), "token ids"),
+        (Request(1, HELLO, ReplyOptions(ignore_eos=True)), "ignore_eos"),
+        (Request(1, HELLO, ReplyOptions(min_tokens=2)), "min_tokens"),
+        (Request(1, HELLO, ReplyOptions(SamplingParams(penalty_last_n=9))), "penalty_last_n"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused_by_name(request_: Request, word: str) -> None:
+    with double(FINE, v1_models=of("other")) as server:
+        with pytest.raises(UsageError, match=word):
+            ask(server, request_)
+        assert server.chats() == []
+
+
+def test_a_text_as_it_is_goes_as_a_completion_and_an_answer_goes_on() -> None:
+    text = event({"choices": [{"text": " time", "finish_reason": "length"}]}) + USAGE + DONE
+    begun = (*HELLO, Message.assistant("Once"))
+    with double(
+        streamed(words(" more"), STOP), v1_completions=streamed(text), v1_models=of("vllm")
+    ) as server:
+        raw, more = talk(server, Request(1, raw="Once upon a"), Request(2, begun))[1]
+    assert finished(raw).reply.text == " time"
+    assert finished(raw).reply.stop_reason is StopReason.CONTEXT_FULL, "nothing else limited it"
+    assert server.asked[2].body["prompt"] == "Once upon a"
+    assert finished(more).message == Message.assistant("Once more")
+    assert server.chats()[0]["continue_final_message"] is True
+
+
+def test_the_gate_of_a_request_masks_what_the_server_says() -> None:
+    mail = streamed(words("Write to joe@exam", "ple.com", " now."), STOP)
+    with double(mail) as server:
+        events = ask(server, Request(1, HELLO, gate="usual"))
+    assert "example.com" not in repr([each for each in events if isinstance(each, Text | Finished)])
+    assert finished(events).masked
+
+
+def nonsense(raw: bytes) -> Script:
+    return streamed(words("So"), raw)
+
+
+DEEP = b"data: " + b"[" * 100_000 + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "word"),
+    [
+        (said(b"<html>hi", 200, "text/html"), UsageError, "text/html"),
+        (said({"choices": []}), UsageError, "no stream"),
+        (nonsense(b"data: {oops\n\n"), LocalspecError, "no part of an answer"),
+        (nonsense(b"data: \xff\xfe\n\n"), LocalspecError, "no part of an answer"),
+        (nonsense(DEEP), LocalspecError, "no part of an answer"),
+        (nonsense(event([1, 2])), LocalspecError, "no part of an answer"),
+        (nonsense(event({"choices": {"a": 1}})), LocalspecError, "no part of an answer"),
+        (nonsense(event(delta(content=7))), LocalspecError, "no part of an answer"),
+        (nonsense(event({"usage": {"prompt_tokens": -1}})), LocalspecError, "no part of an answer"),
+        (nonsense(event({"error": {"message": "out of \x1b[31mmemory"}})), LocalspecError, "memory"),
+        (nonsense(b"data: " + b"x" * 300_000), LocalspecError, "MB in a line"),
+        (streamed(*[words("x" * 1000)] * 200, STOP), LocalspecError, "MB in all"),
+        (nonsense(b"garbage without a colon\n\n"), EngineGone, "middle of the answer"),
+        (nonsense(DONE), EngineGone, "middle of the answer"),
+        (streamed(words("So"), then=lambda handler: handler.cut()), EngineGone, "broke off"),
+        (lambda handler: handler.cut(), EngineGone, "broke off"),
+        (said({"error": {"message": "no"}}, 400), UsageError, r"\(400\): no"),
+        (said({"message": "no", "object": "error"}, 400), UsageError, r"\(400\): no"),
+        (said({"detail": [{"msg": "no"}]}, 422), UsageError, r"\(422\).*no"),
+        (said({"error": {"type": "exceed_context_size_error", "message": "too long"}}, 400), ContextOverflow, "too long"),
+        (said({"message": "This model's maximum context length is 9"}, 400), ContextOverflow, "length is 9"),
+        (said({"error": "many"}, 429), Busy, "many"),
+        (said(b"<h1>Bad gateway", 502, "text/html"), EngineGone, "502"),
+        (said({}, 500), LocalspecError, "without a reason|500"),
+        (said(b"", 404), ModelUnavailable, "404"),
+    ],
+)  # fmt: skip
+def test_whatever_a_server_does_becomes_one_line(
+    script: Script, error: type[LocalspecError], word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "MOST_LINE_BYTES", 100_000)
+    monkeypatch.setattr(remote, "MOST_REPLY_BYTES", 150_000)
+    with double(script) as server, pytest.raises(error, match=word) as caught:
+        ask(server)
+    assert type(caught.value) is error
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 600
+
+
+def test_after_nonsense_the_next_answer_comes() -> None:
+    async def work(url: str) -> list[Event]:
+        client, events = Client(LaunchOptions(server=url)), list[Event]()
+        await client.open()
+        with pytest.raises(LocalspecError):
+            await client.answer(Request(1, HELLO), events.extend)
+        events.clear()
+        await client.answer(Request(2, HELLO), events.extend)
+        await client.close()
+        return events
+
+    with double([nonsense(b"data: {\n\n"), FINE]) as server:
+        assert finished(asyncio.run(work(server.url))).reply.text == "Hi you"
+
+
+@pytest.mark.parametrize(
+    ("script", "word"), [(hang, "1 s"), (streamed(then=hang), "1 s"), (streamed(words("a"), then=hang), "0 s")]
+)  # fmt: skip
+def test_a_server_that_says_nothing_more_is_left(script: Script, word: str) -> None:
+    with double(script) as server:
+        with pytest.raises(EngineGone, match=word):
+            ask(server, first_s=0.2, between_s=0.2)
+        assert server.vanished.wait(10)
+
+
+def test_a_long_prompt_may_take_longer_until_the_first_byte() -> None:
+    def late(handler: Any) -> None:
+        if handler.double.vanished.wait(0.6):
+            return
+        FINE(handler)
+
+    long = Request(1, (Message.user("word " * 1000),))
+    with double(late) as server:
+        assert finished(ask(server, long, first_s=0.2)).reply.text == "Hi you"
+
+
+def test_an_answer_that_is_cancelled_keeps_what_there_is_and_the_server_ends_its_work() -> None:
+    def endless(handler: Any) -> None:
+        handler.head()
+        while True:
+            handler.write(words("a "))
+
+    async def work(url: str) -> list[Event]:
+        client, events = Client(LaunchOptions(server=url)), list[Event]()
+        await client.open()
+        task = asyncio.create_task(client.answer(Request(1, HELLO), events.extend))
+        while not any(isinstance(each, Text) for each in events):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await task
+        await client.close()
+        return events
+
+    with double(endless) as server:
+        done = finished(asyncio.run(work(server.url)))
+        assert done.reply.stop_reason is StopReason.CANCELLED
+        assert done.reply.text.startswith("a ")
+        assert server.vanished.wait(10)
+
+
+# The key.
+
+
+def test_the_key_goes_to_the_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"{SECRET}\n")
+    file.chmod(0o600)
+    with double(FINE) as elsewhere:
+        moved = said(b"", 307, location=f"{elsewhere.url}/v1/chat/completions?{SECRET}")
+        with double([FINE, moved]) as server:
+            talk(server, Request(1, HELLO), server_key_file=str(file))
+            assert {each.headers.get("authorization") for each in server.asked} == {
+                f"Bearer {SECRET}"
+            }
+            monkeypatch.setenv(KEY, SECRET)
+            with pytest.raises(UsageError, match="redirects to") as caught:
+                ask(server)
+        assert SECRET not in str(caught.value)
+        assert elsewhere.asked == []
+    monkeypatch.delenv(KEY)
+    with double(FINE) as server:
+        ask(server)
+        assert not any("authorization" in each.headers for each in server.asked)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_server_that_wants_a_key_names_the_flag(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = said({"error": f"the key {SECRET} is wrong"}, status)
+    with double(refused, v1_models=refused) as server:
+        with pytest.raises(UsageError, match=r"wants a key.*--server-key-file"):
+            talk(server)
+        monkeypatch.setenv(KEY, SECRET)
+        with pytest.raises(UsageError, match="refuses the key") as caught:
+            talk(server)
+        assert SECRET not in str(caught.value)
+
+
+def test_a_server_that_repeats_the_key_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, SECRET)
+    repeats = said({"error": f"no room for {SECRET}"}, 500)
+    with double(repeats) as server, pytest.raises(LocalspecError, match=r"no room for \*\*\*"):
+        ask(server)
+
+
+@pytest.mark.parametrize("text", ["", "two words", "a\nb", "ümlaut", "x" * 5000])
+def test_a_file_without_a_key_is_refused_without_its_text(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "key"
+    file.write_text(text)
+    with double(FINE) as server, pytest.raises(UsageError, match="--server-key-file") as caught:
+        talk(server, server_key_file=str(file))
+    assert not text or text not in str(caught.value)
+    with double(FINE) as server, pytest.raises(UsageError, match="cannot be read"):
+        talk(server, server_key_file=str(tmp_path / "none"))
+
+
+def test_a_key_that_others_may_read_is_a_note(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(SECRET)
+    file.chmod(0o644)
+    with double(FINE) as server:
+        ready, _ = talk(server, server_key_file=str(file))
+    assert any("chmod 600" in each for each in ready.notes)
+
+
+# Addresses and models.
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("http://h:1", "http://h:1/v1"),
+        ("http://h:1/", "http://h:1/v1"),
+        ("https://h/api/v1/", "https://h/api/v1"),
+        ("http://[::1]:8080/v1/chat/completions", "http://[::1]:8080/v1"),
+        ("h:8080", None),
+        ("http://", None),
+        ("ftp://h", None),
+        ("http://h:99999", None),
+        ("http://u:secret@h", None),
+        ("http://h/v1?key=secret", None),
+        ("http://[::1", None),
+    ],
+)
+def test_addresses(url: str, base: str | None) -> None:
+    if base is not None:
+        assert base_of(url) == base
+        return
+    with pytest.raises(UsageError, match="--server") as caught:
+        base_of(url)
+    assert "u:secret" not in str(caught.value)
+
+
+LISTED = {"data": [{"id": "a"}, {"id": "/models/b.gguf"}]}
+
+
+@pytest.mark.parametrize(
+    ("models", "model", "chosen"),
+    [
+        (said(MODELS), None, "m"),
+        (said(MODELS), "m", "m"),
+        (said(LISTED), "b.gguf", "/models/b.gguf"),
+        (said({"data": [{"id": "a", "owned_by": "localspec"}, {"id": "b", "owned_by": "localspec"}]}), None, "a"),
+        (said(b"", 404), "x", "x"),
+    ],
+)  # fmt: skip
+def test_the_model_is_the_one_that_is_named_or_the_only_one(
+    models: Script, model: str | None, chosen: str
+) -> None:
+    with double(FINE, v1_models=models) as server:
+        ask(server, target=model)
+    assert server.chats()[0]["model"] == chosen
+
+
+@pytest.mark.parametrize(
+    ("models", "model", "error", "word"),
+    [
+        (said(LISTED), None, ModelUnavailable, "several models: name one with -m, a, b.gguf"),
+        (said(LISTED), "c", ModelUnavailable, "has no c: it has a, b.gguf"),
+        (said({"data": []}), None, ModelUnavailable, "has no model"),
+        (said(b"<html>", 200, "text/html"), None, LocalspecError, "no list of models"),
+        (said({"data": [{"id": 7}]}), None, LocalspecError, "no list of models"),
+        (said(b"", 404), None, ModelUnavailable, "404"),
+        (said(b"", 301, location="https://example.com/"), None, UsageError, "redirects to https://example.com/"),
+    ],
+)  # fmt: skip
+def test_a_list_of_models_that_does_not_do(
+    models: Script, model: str | None, error: type[LocalspecError], word: str
+) -> None:
+    with double(FINE, v1_models=models) as server, pytest.raises(error, match=word):
+        talk(server, target=model)
+
+
+def test_nobody_listens() -> None:
+    server = Double({}, url="http://127.0.0.1:9")
+    with pytest.raises(EngineGone, match="cannot be reached"):
+        talk(server)
+
+
+def test_a_server_that_loads_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_AGAIN_S", 0.01)
+    answers = [said({"error": {"message": "Loading model"}}, 503)] * 3 + [said(MODELS)]
+    seen: list[Loading] = []
+
+    async def work(url: str) -> Ready:
+        client = Client(LaunchOptions(server=url))
+        try:
+            return await client.open(seen.append)
+        finally:
+            await client.close()
+
+    def models(handler: Any) -> None:
+        answers.pop(0)(handler)
+
+    with double(FINE, v1_models=models) as server:
+        assert asyncio.run(work(server.url)).target == "m"
+    assert len(seen) == 3
+
+
+def test_a_server_on_another_machine_is_not_asked_offline() -> None:
+    with pytest.raises(UsageError, match="--offline"):
+        Client(LaunchOptions(server="http://192.0.2.1", offline=True))
+    Client(LaunchOptions(server="http://localhost:1", offline=True))
+
+
+def test_no_proxy_of_the_environment_is_used_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with double(FINE) as server:
+        assert finished(ask(server)).reply.text == "Hi you"
+
+
+# Tokens.
+
+
+@pytest.mark.parametrize(
+    ("script", "tokens", "estimates"),
+    [
+        (said({"tokens": [1, 2, 3]}), 7, False),
+        (said({"count": 3, "tokens": [1, 2, 3]}), 7, False),
+        (said({"error": "no"}, 404), 7, True),
+        (said(b"nonsense"), 7, True),
+    ],
+)
+def test_tokens_are_counted_where_the_server_does_and_else_estimated(
+    script: Script, tokens: int, estimates: bool
+) -> None:
+    async def work(url: str) -> tuple[Ready, int]:
+        client = Client(LaunchOptions(server=url))
+        ready = await client.open()
+        counted = await client.count(Count(1, (Message.user("ten letter"),)))
+        await client.close()
+        assert counted.n_ctx == 512
+        return ready, counted.tokens
+
+    with double(FINE, tokenize=script) as server:
+        ready, counted = asyncio.run(work(server.url))
+    assert counted == tokens
+    assert any("estimates" in each for each in ready.notes) is estimates
+
+
+def test_the_oldest_turns_are_left_out_where_that_is_wanted() -> None:
+    long = "word " * 120
+    turns = [Message.user(long), Message.assistant(long)] * 4
+    messages = (Message.system("Be brief."), *turns, Message.user("And now?"))
+    request = Request(1, messages, drop_oldest=True)
+    with double(FINE) as server:
+        done = finished(ask(server, request))
+        sent = server.chats()[0]["messages"]
+        assert (sent[0]["role"], sent[1]["role"], sent[-1]["content"]) == (
+            "system",
+            "user",
+            "And now?",
+        )
+        assert done.dropped_turns == len(messages) - len(sent) > 0
+        ask(server, request, load=LoadOptions(n_ctx=100_000))
+        assert len(server.chats()[1]["messages"]) == len(messages)
+
+
+def test_half_of_a_character_is_nonsense_from_a_server_and_replaced_in_a_question() -> None:
+    half = f"data: {json.dumps(delta(content=chr(0xD83E)))}\n\n".encode()
+    with double([streamed(half, STOP), FINE]) as server:
+        with pytest.raises(LocalspecError, match="no part of an answer"):
+            ask(server)
+        ask(server, Request(1, (Message.user("a" + chr(0xD83E)),)))
+    assert server.chats()[1]["messages"][0]["content"] == "a\ufffd"
