@@ -142,12 +142,12 @@ async def embed(request: HttpRequest, service: Service) -> Response:
 
 
 def _service(body: OllamaBody, service: Service) -> Service:
-    """Return the service of the model that a body names, which is kept in memory as long as the body says."""
+    """Return the service of the model that a body names, with its `keep_alive`."""
     return replace(service.of(body.model), keep_alive_s=_seconds(body.keep_alive))
 
 
 async def _resident(request: HttpRequest, service: Service, form: OllamaForm) -> Response:
-    """Have a model loaded, or let go where it is to be kept for no time."""
+    """Load a model, or unload it where `keep_alive` is 0; return an answer without a word."""
     if service.keep_alive_s == 0:
         service.residence.keep(service.model, 0)
         return JSONResponse(form.empty("unload"))

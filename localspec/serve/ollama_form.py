@@ -80,11 +80,11 @@ class OllamaForm(AnswerForm):
         if calls:
             more["tool_calls"] = [self._call(each) for each in calls]
         if self._chat:
-            said: dict[str, Any] = {"message": {"role": "assistant", "content": text, **more}}
+            words: dict[str, Any] = {"message": {"role": "assistant", "content": text, **more}}
         else:
-            said = {"response": text, **more}
+            words = {"response": text, **more}
         logprobs = {"logprobs": likely(texts)} if self._logprobs else {}
-        return {**head, **said, "done": False, **logprobs}
+        return {**head, **words, "done": False, **logprobs}
 
     def _call(self, call: ToolCall) -> Body:
         index = self._calls

@@ -31,7 +31,8 @@ from localspec.storage.paths import data_dir
 
 _VERSION = "0.12.6"
 """Of Ollama, whose interface this is: editors look whether it is new enough for tools and thoughts."""
-_NEVER = timedelta(days=36_500)
+_NEVER_S = 1e9
+"""From now on: dates have an end."""
 _SCALARS = (str, int, float, bool)
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 
@@ -66,8 +67,8 @@ async def running(_: HttpRequest, service: Service) -> Response:
     now, models = datetime.now(UTC), list[Body]()
     for each in service.residence.residents:
         if (ready := service.residence.ready(each.model)) is not None:
-            left_s = each.left_s
-            until = now + (_NEVER if left_s is None else timedelta(seconds=left_s))
+            left_s = _NEVER_S if each.left_s is None else min(each.left_s, _NEVER_S)
+            until = now + timedelta(seconds=left_s)
             more = {"expires_at": until.isoformat(), "size_vram": 0, "context_length": ready.n_ctx}
             models.append({**_listed(each.model.name, each.model), **more})
     return JSONResponse({"models": models})
@@ -118,10 +119,10 @@ def _known(service: Service, name: str) -> ServedModel:
 def _target(model: ServedModel) -> ModelEntry | Path | None:
     """Return what the registry says of a model, or its file; None where neither is known."""
     try:
-        found = resolve(named_models(model.launch, registry := load_registry())[0], registry)
+        target = resolve(named_models(model.launch, registry := load_registry())[0], registry)
     except LocalspecError:
         return None
-    return found if isinstance(found, ModelEntry | Path) else None
+    return target if isinstance(target, ModelEntry | Path) else None
 
 
 def _file(target: ModelEntry | Path | None) -> Path | None:

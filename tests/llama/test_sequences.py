@@ -171,6 +171,11 @@ def test_a_prefix_of_a_neighbour_is_copied_and_the_emptier_makes_room(
         made = Made(monkeypatch, 2, sharing=sharing)
         made.row(0, [1] * length)
         assert sum(map(sum, made.row(1, [1] * length))) == length
+    made = Made(monkeypatch, 2)
+    made.row(0, [1] * 60)
+    made.views[1].copies = False
+    assert made.views[1].common_prefix([1] * 60) == 0
+    assert sum(map(sum, made.row(1, [1] * 60))) == 60
     made = Made(monkeypatch, 4)
     made.row(1, [1] * 9)
     numbers = [each.number for each in made.views]

@@ -54,7 +54,7 @@ def user(text: Any) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def said_wrong(body: dict[str, Any]) -> dict[str, Any]:
+def error_in(body: dict[str, Any]) -> dict[str, Any]:
     """Return the error in a body; Ollama's is a text."""
     error = body["error"]
     return {"message": error} if isinstance(error, str) else error
@@ -99,7 +99,7 @@ class Served:
         """Send a body that is refused in one line with a word in it; return the error."""
         answer = self.post(path, **body)
         assert answer.status_code == code, answer.text
-        error = said_wrong(answer.json())
+        error = error_in(answer.json())
         assert word in error["message"]
         assert "\n" not in error["message"]
         return error

@@ -24,7 +24,7 @@ from tests.serve.serving import (
     TEXT,
     Served,
     bodies,
-    said_wrong,
+    error_in,
     served,
     user,
 )
@@ -139,7 +139,7 @@ def test_what_only_some_interfaces_read_is_refused_by_the_others(server: Served,
     ]:
         answer = server.post(path, **BODIES[path], **{name: value})
         if answer.status_code == 400:
-            assert said_wrong(answer.json())["message"].startswith(f"{name} is not supported")
+            assert error_in(answer.json())["message"].startswith(f"{name} is not supported")
             return
         options = server.request.options
         assert server.post(path, **BODIES[path]).status_code == 200

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import COUNT, FIM, Served, bodies, said_wrong, served, turn, user
+from tests.serve.serving import COUNT, FIM, Served, bodies, error_in, served, turn, user
 
 _PATHS = (
     *(*bodies(""), COUNT, "/completion", "/tokenize", "/detokenize", "/api/show", "/api/pull"),
@@ -90,7 +90,7 @@ def bombard(server: Served, seed: int, count: int) -> None:
         answer = server.client.post(path, content=sent)
         assert answer.status_code in {200, 400, 404}, (path, sent, answer.text)
         if answer.status_code != 200:
-            assert "\n" not in said_wrong(answer.json())["message"], (path, sent)
+            assert "\n" not in error_in(answer.json())["message"], (path, sent)
     port = int(server.url.rpartition(":")[2])
     for _ in range(count // 10):
         with socket.create_connection(("127.0.0.1", port)) as client:

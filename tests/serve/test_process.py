@@ -145,6 +145,8 @@ def test_what_keeps_it_from_starting_is_one_line(bare_machine: dict[str, str]) -
     assert done.code == 3
     assert done.err.startswith("localspec: ")
     assert "Traceback" not in done.err
+    for models in ("nope", "smollm2-135m,nope"):
+        assert_one_complaint(localspec("serve", "--models", models, env=bare_machine), 3, "nope")
     listed = localspec("ps", env=bare_machine)
     assert (listed.code, listed.out) == (0, "")
     assert "no server is running" in listed.err

@@ -220,20 +220,20 @@ import os, runpy
 from pathlib import Path
 from localspec import resources
 
-def status(pid):
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return dict(line.split(":", 1) for line in lines)
+def bytes_of(pid):
+    # Return what another engine of the server holds; 0 of what is none.
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return 0
+    status = dict(line.split(":", 1) for line in lines)
+    is_engine = b"free_ram_bytes" in command and int(status["PPid"]) == os.getppid()
+    return 1024 * int(status.get("VmRSS", "0").split()[0]) if is_engine else 0
 
 def free():
-    taken = 0
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            found = status(pid)
-        except OSError:
-            continue
-        if int(found["PPid"]) == os.getppid() and int(pid) != os.getpid():
-            taken += 1024 * int(found.get("VmRSS", "0").split()[0])
-    return %d - taken
+    others = {*filter(str.isdecimal, os.listdir("/proc"))} - {str(os.getpid())}
+    return %d - sum(map(bytes_of, others))
 
 resources.free_ram_bytes = free
 runpy.run_module("localspec.launch.child", run_name="__main__")
