@@ -33,7 +33,7 @@ class Constraint(Protocol):
 
 
 class Lasting:
-    """Rules out the tokens that end a generation before it is long enough, unless the rule beside it lets nothing else follow.
+    """Rules out the tokens that end a generation before it is long enough, unless nothing else may follow.
 
     Args:
         eog: ids that end a generation.

@@ -16,6 +16,10 @@ _MEMORY = 12
 _OUTLIER = 1.5
 _FORGETS = 320
 """Plain passes in a row after which what wide passes showed counts half."""
+_RETURN_PASSES = 4
+"""Wide passes that count as seen without a dearer pass behind them, so that one disturbed pass says little."""
+_RETURN_NOTED = 0.1
+"""Share of a plain pass below which what it takes longer behind a wide one is taken for noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class RunningCosts:
         self._factor = self._wide = 1.0
         self._passes = self._wide_passes = self._plain_passes = 0
         self._seconds: list[float] = []  # of the first widths, by the table
+        self._was_wide = False
+        self._return, self._returns = 0.0, 0
 
     def check(self) -> None:
         """Let the next passes say more than usual: a table may have been measured on another day."""
@@ -96,8 +102,14 @@ class RunningCosts:
         """Return the seconds of a pass of this width, as of now."""
         return self.table.of(width) * (self._factor * self._wide if width > 1 else self._factor)
 
+    @property
+    def return_s(self) -> float:
+        """Seconds that the pass behind a wide one takes longer than a plain pass behind another: the mean, 0 where little."""
+        share = self._return if self._return > _RETURN_NOTED else 0.0
+        return share * self.of(1)
+
     def upto(self, width: int, offset: int = 0, token_s: float = 0.0) -> list[float]:
-        """Return the seconds of passes of 1 to `width` tokens, as of now.
+        """Return the seconds of passes of 1 to `width` tokens, as of now, the wide ones with the return from them.
 
         Args:
             width: of the widest.
@@ -107,8 +119,10 @@ class RunningCosts:
         table, factor, widest = self._seconds, self._factor * self._wide, offset + width
         if widest > len(table):
             table += map(self.table.of, range(len(table) + 1, widest + 1))
+        return_s = self.return_s
         seconds = [
-            each * factor + token_s * own for own, each in enumerate(table[offset:widest], start=1)
+            each * factor + token_s * own + return_s
+            for own, each in enumerate(table[offset:widest], start=1)
         ]
         if not offset:
             seconds[0] = table[0] * self._factor + token_s
@@ -118,6 +132,14 @@ class RunningCosts:
         """Take in what a pass took; one that was disturbed counts no more than half as long again."""
         if seconds <= 0:
             return
+        if self._was_wide:
+            self._returns += 1
+            longer = min(max(seconds / self.of(1) - 1, -1.0), 1.0) if width == 1 else 0.0
+            memory = min(_RETURN_PASSES + self._returns, _MEMORY)
+            self._return += (longer - self._return) / memory
+        if width == 1 and self._was_wide:
+            seconds -= self.return_s
+        self._was_wide = width > 1
         ratio = min(max(seconds / self.of(width), 1 / _OUTLIER), _OUTLIER)
         if width > 1:
             self._plain_passes = 0

@@ -249,7 +249,7 @@ class AdaptivePolicy:
             expected_s = (
                 verify_s[done.width - 1] + forecast.start_s + draft.passes * forecast.step_s
             )
-            took_s = expected_s if shares else spent.round_s
+            took_s = expected_s if shares else spent.round_s + self._costs.return_s
             steps = min(max(took_s, expected_s / _DISTURBED), expected_s * _DISTURBED) / plain_s
             ledger.gained += confirmed - steps
             if draft.passes:

@@ -345,6 +345,8 @@ def speed(
             text = f"with --exact, passes of {', '.join(map(str, exact.widths))} tokens are exact"
             worst = max(exact.differences.values(), default=0.0)
             off = f", other widths are off by up to {worst:.2g}" if exact.differences else ""
+            if exact.fixed:
+                off = f", and drafts in passes of always {exact.fixed} tokens are"
             parts.append(text + off)
         missing = "not measured yet: the first run measures it, and the first --exact run its own"
         yield Fact(item.name, "; ".join(parts) or missing)

@@ -23,7 +23,7 @@ from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts, best_count, draft_model_could_win
+from localspec.decoding.costs import PairCosts, PassCosts, best_count, draft_model_could_win
 from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.model import Role
 from localspec.decoding.policy import Policy
@@ -39,6 +39,7 @@ from localspec.launch.plan import LoadPlan
 from localspec.launch.recording import store_megabytes
 from localspec.llama.allocated import RAM, together
 from localspec.llama.model import LlamaModel, give_back_memory
+from localspec.llama.safe_widths import FIXED_WIDTH
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.state import StateUnfitError, restore_state, save_state
@@ -196,7 +197,7 @@ class _Loading:
                 self.cancel,
                 options,
                 1,
-                options.max_rows,
+                max(options.max_rows, FIXED_WIDTH if plan.exact and target.on_gpu else 1),
                 branches=branches,
                 pass_s=self._pass_s,
             )
@@ -207,23 +208,28 @@ class _Loading:
         if not can_draft and plan.options.max_rows > 1:
             self.notes.append(_WHY_NOT)
         draft_model = self._draft_model(options) if can_draft and plan.heads is None else None
-        costs, safe = self._costs(target, draft_model, can_draft, parallel)
+        costs, safe, fixed = self._costs(target, draft_model, can_draft, parallel)
         if parallel != 1:
             parallel = self._count(target, draft_model, options, parallel, costs, safe)
             if draft_model is not None and self._is_idle(costs, parallel):
                 self._let_go(draft_model)
                 draft_model = None
-            rows = max(1, safe)
+            rows = max(1, safe, fixed)
             sharing, pass_s = not plan.exact, self._pass_s
             targets = LlamaSequences(
                 target, self.cancel, options, parallel, rows, sharing=sharing, pass_s=pass_s
             )
             most_removed = targets.native.most_removed
+        if fixed and parallel == 1:
+            costs = self._fixed_width(targets, costs, fixed)
+            safe = (
+                fixed if plan.heads is None else 1
+            )  # their rows are not looked for among padded ones
         longest = 0
         if can_draft:
             longest = min(safe, targets.most_rows, most_removed + 1) - 1
             if plan.exact:
-                self.notes.append(self._price(min(longest, plan.options.max_rows - 1)))
+                self.notes.append(self._price(min(longest, plan.options.max_rows - 1), fixed or 1))
         draft_models: LlamaSequences | DraftHeads | None = None
         if longest > 0 and plan.heads is not None:
             draft_models, costs = self._heads(plan.heads, target, targets.views, options, costs)
@@ -453,6 +459,16 @@ class _Loading:
     def _measuring(self, name: str) -> Callable[[float], None]:
         return lambda share: self.report(Measuring(name, share))
 
+    def _fixed_width(
+        self, targets: LlamaSequences, costs: PairCosts | None, width: int
+    ) -> PairCosts | None:
+        """Let every pass have so many tokens, and return what passes cost then."""
+        targets.fix_width(width)
+        if costs is None:
+            return None
+        pass_s = costs.target.of(width)
+        return replace(costs, target=PassCosts((1, width), (pass_s, pass_s)))
+
     def _let_go(self, model: LlamaModel) -> None:
         self.models.remove(model)
         model.close()
@@ -463,9 +479,9 @@ class _Loading:
         draft_model: LlamaModel | None,
         can_draft: bool,
         parallel: int | None,
-    ) -> tuple[PairCosts | None, int]:
-        """Return what passes cost, if anything depends on it, and how wide they may be."""
-        plan, costs, safe = self.plan, None, MOST_SEQUENCES
+    ) -> tuple[PairCosts | None, int, int]:
+        """Return what passes cost, if anything depends on it, how wide they may be, and how wide all have to be, or 0."""
+        plan, costs, safe, fixed = self.plan, None, MOST_SEQUENCES, 0
         drafts = can_draft and plan.options.max_rows > 1
         if parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
             measured = calibrated(
@@ -478,10 +494,11 @@ class _Loading:
             )
             costs = measured.costs
             self.notes += measured.notes
-        if plan.exact and (drafts or parallel != 1):
+        if plan.exact and (drafts or parallel != 1 or target.on_gpu):
             measuring = self._measuring(f"{plan.name(Role.TARGET)} for --exact")
-            safe = consecutive(calibrated_widths(target, self.cancel, measuring).widths)
-        return costs, safe
+            exact = calibrated_widths(target, self.cancel, measuring)
+            safe, fixed = consecutive(exact.widths), exact.fixed
+        return costs, safe, fixed
 
     def _count(
         self,
@@ -524,16 +541,20 @@ class _Loading:
             costs is not None and draft_model_could_win(costs, plan.longest_draft, parallel)
         )
 
-    def _price(self, longest: int) -> str:
-        """Return what `--exact` costs, as far as it was ever measured."""
+    def _price(self, longest: int, width: int) -> str:
+        """Return what `--exact` costs, as far as it was ever measured, where a plain pass has a width."""
         plan, usual = self.plan, LoadOptions()
         default = replace(
             plan.options,
             **{each: getattr(usual, each) for each in ("repack", "flash_attention", "kv_type")},
         )
         text, ends = f"exact: drafts of up to {longest} tokens", ("", " without --exact")
-        for options, join, end in zip(
-            (plan.options, default), ("; a plain token takes", ", and"), ends, strict=True
+        for options, n_tokens, join, end in zip(
+            (plan.options, default),
+            (width, 1),
+            ("; a plain token takes", ", and"),
+            ends,
+            strict=True,
         ):
             stored = stored_costs(plan.target, options, Role.TARGET)
             if stored is None:
@@ -543,7 +564,7 @@ class _Loading:
                     * bool(end)
                 )
                 break
-            text += f"{join} {1000 * stored.costs.of(1):.1f} ms{end}"
+            text += f"{join} {1000 * stored.costs.of(n_tokens):.1f} ms{end}"
         return text
 
 

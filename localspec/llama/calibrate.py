@@ -3,6 +3,7 @@
 Knows no cache, no drafter and no policy: a model in, seconds out.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ _TOKEN = 100  # any: a pass takes as long whatever it evaluates
 _DISTURBED, _AGREED = 1.2, 1.05
 _BLOCK = 4
 """Kernels take so many tokens together, and what remains one by one: costs fall at no other width."""
+_IN_A_ROW, _ROW_S = 4, 0.04
+"""Plain passes of a target come in a row, for which a device may prepare (CUDA's graphs): as many are made at once, within
+these seconds. Those of a draft model come a few at a time."""
 _CHECKED = 4
 """Passes of a width after which it may well be dearer than a wider one: kernels have such stairs."""
 
@@ -103,6 +107,7 @@ def sample(
     """Time passes until the budget is used up; of each width the fastest counts.
 
     What disturbs a pass only makes it slower, so the fastest is the one that was disturbed least.
+    As in decoding, a plain pass comes behind others, and a wide one behind one of another width.
     Each width is measured once, then twice, then again while its two fastest passes disagree, or
     a wider pass was no slower, for a slow moment may have caught both of them. In what time is left, whichever has had the least of it comes next: the narrow ones, mostly, which
     are most of what decoding does.
@@ -115,11 +120,17 @@ def sample(
     """
     times: dict[int, list[float]] = {}
     start = clock()
-    while (width := _next_width(schedule, times, clock() - start)) is not None:
-        before = clock()
-        run_pass(width)
-        now = clock()
-        times.setdefault(width, []).append(max(now - before, 1e-9))  # a coarse clock may see none
+    last = None
+    while (width := _next_width(schedule, times, clock() - start, last)) is not None:
+        last, begun, fastest_s = width, clock(), math.inf
+        for _ in range(_IN_A_ROW if width == 1 and schedule.every_row else 1):
+            before = clock()
+            run_pass(width)
+            now = clock()
+            fastest_s = min(fastest_s, max(now - before, 1e-9))  # a coarse clock may see none
+            if 2 * now - before - begun > _ROW_S:
+                break
+        times.setdefault(width, []).append(fastest_s)
         on_progress(min(1.0, (now - start) / schedule.budget_s))
     widths = tuple(sorted(times))
     costs = PassCosts(widths, tuple(min(times[width]) for width in widths))
@@ -129,7 +140,9 @@ def sample(
     )
 
 
-def _next_width(schedule: Schedule, times: dict[int, list[float]], elapsed_s: float) -> int | None:
+def _next_width(
+    schedule: Schedule, times: dict[int, list[float]], elapsed_s: float, last: int | None
+) -> int | None:
     """Return the width to measure next; None when it is time to stop."""
     for place, width in enumerate(schedule.widths):
         if width in times:
@@ -142,7 +155,9 @@ def _next_width(schedule: Schedule, times: dict[int, list[float]], elapsed_s: fl
         for width, times_s in times.items()
         if len(times_s) < schedule.enough and elapsed_s + min(times_s) <= schedule.budget_s
     ]
-    return min(affordable, key=lambda w: (_settled(w, times), sum(times[w])), default=None)
+    return min(
+        affordable, key=lambda w: (w == last, _settled(w, times), sum(times[w])), default=None
+    )
 
 
 def _settled(width: int, times: dict[int, list[float]]) -> int:

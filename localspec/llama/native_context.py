@@ -8,6 +8,7 @@ import mmap
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -69,6 +70,10 @@ class NativeContext:
     """Floats that go in beside each token."""
     _moments = MOMENTS
     """Looks before a first pass gives way to other programs."""
+    _first_row = 0
+    """Place of the first row that was asked for among those of the last pass."""
+    pass_width = 0
+    """Tokens of every pass for rows, with meaningless ones behind its own; see `fix_width`."""
 
     def __init__(
         self,
@@ -220,6 +225,36 @@ class NativeContext:
     def _memory(self) -> Any:
         return native.llama_get_memory(self.handle)
 
+    def fix_width(self, width: int) -> None:
+        """Let every pass for rows have so many tokens, where one sequence has no more: the others mean nothing, and are removed.
+
+        A device that computes each width by kernels of its own gives a token the same bits wherever it stands in
+        passes of one width.
+        """
+        self.pass_width = width
+        self.n_ctx -= width
+
+    def _decode_padded(self, part: Part) -> int:
+        """Evaluate a part with tokens behind it up to the fixed width, remove these, and return llama.cpp's code."""
+        n_tokens = len(part.tokens)
+        self._first_row = n_tokens - part.rows
+        padding = [0] * (self.pass_width - n_tokens)
+        padded = replace(part, tokens=[*part.tokens, *padding], rows=self.pass_width)
+        code: int = native.llama_decode(self.handle, self._batch.fill([padded]))
+        native.llama_memory_seq_rm(self._memory(), part.sequence, part.n_past + n_tokens, -1)
+        return code
+
+    def _decode(self, parts: Sequence[Part]) -> int:
+        """Evaluate parts, with what is to be done around those that have branches, and return llama.cpp's code."""
+        self._first_row = 0
+        forked = parts[0] if parts and parts[0].branches else None
+        if forked is not None:
+            self._fork(forked)
+        code: int = native.llama_decode(self.handle, self._batch.fill(parts))
+        if forked is not None:
+            self._join(forked)
+        return code
+
     def decode(self, parts: Sequence[Part]) -> None:
         """Evaluate some tokens of some sequences in one native call.
 
@@ -241,12 +276,10 @@ class NativeContext:
         start_s = time.monotonic()
         if self._cleared:
             self._empty_cells(parts)
-        forked = parts[0] if parts and parts[0].branches else None
-        if forked is not None:
-            self._fork(forked)
-        code = native.llama_decode(handle, self._batch.fill(parts))
-        if forked is not None:
-            self._join(forked)
+        if self.pass_width and parts[0].rows and len(parts[0].tokens) <= self.pass_width:
+            code = self._decode_padded(parts[0])
+        else:
+            code = self._decode(parts)
         self._spare.done(time.monotonic())
         self.copies_wait = self.copies_wait and code == _BAD_BATCH
         if code == _OK:
@@ -291,6 +324,7 @@ class NativeContext:
         address = ctypes.cast(native.llama_get_logits(self.handle), ctypes.c_void_p).value
         if address is None:
             raise PassFailed("llama.cpp returned no logits: this is a bug in localspec, report it")
+        address += self._first_row * self.model.vocabulary.n_vocab * ctypes.sizeof(ctypes.c_float)
         view = self._views.get((address, count))
         if view is None:
             width = self.model.vocabulary.n_vocab

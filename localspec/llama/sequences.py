@@ -75,6 +75,13 @@ class LlamaSequences:
         """Tokens of a prompt that the next pass takes."""
         return self.native.chunk
 
+    def fix_width(self, width: int) -> None:
+        """Let every pass for rows of the only sequence have so many tokens; see `NativeContext.fix_width`."""
+        assert len(self._family) == 1, "passes of several are as wide as they are many"  # noqa: S101
+        self.native.fix_width(width)
+        self._family[0].n_ctx = self.native.n_ctx
+        self.most_rows = min(self.most_rows, width)
+
     def missing(self, slot: int, request: Pass) -> int:
         """Return how many tokens of a request a sequence has not cached itself, its rows at least.
 

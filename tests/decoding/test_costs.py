@@ -147,3 +147,24 @@ FREE = PassCosts((1, 8, 64), (1.0, 1.0, 1.0))
 )
 def test_the_best_count_is_the_least_of_equals(costs: PassCosts, most: int, count: int) -> None:
     assert best_count(costs, most) == count
+
+
+def test_a_wide_pass_is_charged_with_the_return_from_it() -> None:
+    """Plain passes take a second, and two behind a wide one of three."""
+    running = RunningCosts(PassCosts((1, 4), (1.0, 3.0)))
+    for _ in range(40):
+        for width, seconds in ((4, 3.0), (1, 2.0), (1, 1.0), (1, 1.0)):
+            running.add(width, seconds)
+    assert running.return_s == pytest.approx(1.0, rel=0.1)
+    assert running.upto(4) == pytest.approx([1.0, 2.67, 3.33, 4.0], rel=0.1)
+    for _ in range(40):
+        running.add(4, 3.0)
+    assert running.return_s == 0, "where wide ones follow each other nothing returns"
+
+
+def test_a_few_disturbed_passes_behind_wide_ones_are_no_return() -> None:
+    running = RunningCosts(PassCosts((1, 4), (1.0, 3.0)))
+    for number in range(60):
+        for width, seconds in ((4, 3.0), (1, 1.4 if number % 12 == 0 else 1.0), (1, 1.0)):
+            running.add(width, seconds)
+        assert running.return_s == 0

@@ -64,6 +64,24 @@ def test_costs_are_what_the_clock_says_where_passes_are_undisturbed() -> None:
     assert not World().measure().disturbed
 
 
+def test_a_plain_pass_is_timed_behind_others_and_a_wide_one_behind_another_width() -> None:
+    """A device prepares for each width anew, and for one that comes again it is ready at the third pass."""
+
+    class Preparing(World):
+        def run_pass(self, width: int) -> None:
+            self.passes.append(width)
+            ready = self.passes[-3:] == [width] * 3
+            self.now += 0.001 if ready else 0.003
+
+    world = Preparing()
+    costs = world.measure(replace(OF_TARGET, widths=(1, 2, 4, 8), needed=4)).costs
+    assert costs.seconds == pytest.approx((0.001, 0.003, 0.003, 0.003))
+    wide = [each for each in zip(world.passes, world.passes[1:], strict=False) if min(each) > 1]
+    assert not [one for one, other in wide if one == other]
+    draft = Preparing().measure(replace(OF_DRAFT_MODEL, widths=(1, 2, 4), needed=3)).costs
+    assert draft.of(1) == pytest.approx(0.003), "its passes come a few at a time"
+
+
 def test_the_budget_bounds_what_is_measured_and_narrow_widths_come_first() -> None:
     world = World()
     world.measure()

@@ -1,0 +1,66 @@
+"""`--exact` where no width but 1 is exact, as on a GPU: passes of one width, and the same text with and without drafts."""
+
+from pathlib import Path
+
+import pytest
+
+import localspec.launch.load as loading
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.llama.model import LlamaModel
+from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths, safe_widths
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
+PROMPT = "Repeat five times: the cat sat on the mat and looked at the dog, and the dog at the cat."
+# Kernels of a CPU without flash attention round passes of other widths otherwise, as those of a GPU do.
+OPTIONS = LoadOptions(n_ctx=512, threads=1, gpu_layers=0)
+ON_GPU = property(lambda _: True, lambda *_: None)
+
+
+def answers(path: Path, draft: str, parallel: int | None = 1) -> tuple[list[str], int]:
+    """Return the texts of two replies at two temperatures, and how many tokens were drafted."""
+    launch = LaunchOptions(target=str(path), draft=draft, exact=True, offline=True, load=OPTIONS)
+    if draft.startswith("model"):
+        launch = LaunchOptions(
+            target=str(path),
+            draft_model=str(path),
+            draft=draft,
+            exact=True,
+            offline=True,
+            load=OPTIONS,
+        )
+    runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
+    texts, drafted = [], 0
+    for temperature in (0.0, 0.8):
+        options = ReplyOptions(SamplingParams(temperature=temperature), max_tokens=80, seed=5)
+        reply = runtime.assistant.reply(PROMPT, options)
+        texts.append(reply.text)
+        drafted += reply.acceptance.drafted
+    runtime.assistant.close()
+    return texts, drafted
+
+
+@pytest.mark.parametrize("draft", ["model:3", "lookup"])
+def test_texts_are_the_same_in_passes_of_one_width(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch, draft: str
+) -> None:
+    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH)
+    monkeypatch.setattr(LlamaModel, "on_gpu", ON_GPU, raising=False)
+    monkeypatch.setattr(loading, "calibrated_widths", lambda *_: widths)
+    plain, none = answers(smollm2_path, "off")
+    drafted, count = answers(smollm2_path, draft)
+    assert (plain, none) == (drafted, 0)
+    assert count > 10
+
+
+def test_a_fixed_width_is_looked_for_where_no_other_is_exact(smollm2_path: Path) -> None:
+    model = LlamaModel(smollm2_path, OPTIONS)
+    try:
+        assert safe_widths(model, OPTIONS, depths=(120,)).fixed == 0, "only for a GPU"
+        model.on_gpu = True
+        found = safe_widths(model, OPTIONS, depths=(120, 255))
+        assert 2 not in found.widths
+        assert found.fixed == FIXED_WIDTH
+    finally:
+        model.close()
