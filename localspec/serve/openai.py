@@ -118,7 +118,7 @@ async def model(request: HttpRequest, service: Service) -> Response:
 
 
 def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
-    """Return a model as OpenAI's clients and Anthropic's read it; its state as llama-server has it."""
+    """Return a model as OpenAI's clients and Anthropic's read it; its state and its context as llama-server has them."""
     since = service.since
     openai = {"id": name, "object": "model", "created": since, "owned_by": "localspec"}
     when = datetime.fromtimestamp(since, UTC).isoformat()
@@ -126,7 +126,10 @@ def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
         {"value": "unloaded", "failed": True} if state == "lost" else {"value": state or "unloaded"}
     )
     anthropic = {"type": "model", "display_name": name, "created_at": when}
-    return {**openai, **anthropic, "status": status}
+    found = (each for each in service.catalogue.models if name in each.names)
+    ready = next(filter(None, map(service.residence.ready, found)), None)
+    context = {} if ready is None else {"meta": {"n_ctx": ready.n_ctx}}
+    return {**openai, **anthropic, "status": status, **context}
 
 
 async def chat_completions(request: HttpRequest, service: Service) -> Answers:

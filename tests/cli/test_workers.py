@@ -191,12 +191,12 @@ def test_a_batch_leaves_it_to_its_engine_what_the_workers_devices_are(
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     planned: list[tuple[LoadPlan, str]] = []
 
-    def answered(run: BatchRun, plan: LoadPlan, *_: object) -> Tally:
+    def opened(run: BatchRun, plan: LoadPlan, *_: object) -> None:
         asked = run._load.options
         planned.append((plan, ",".join(asked.load.devices + asked.draft_devices)))
-        return Tally()
 
-    monkeypatch.setattr(BatchRun, "_answer", answered)
+    monkeypatch.setattr(BatchRun, "_engine", opened)
+    monkeypatch.setattr(BatchRun, "_answer", lambda *_: Tally())
     models = ["--target", target, "--draft-model", draft_model]
     lines = tmp_path / "in.jsonl"
     lines.write_text('{"prompt": "One"}\n')

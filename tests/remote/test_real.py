@@ -106,6 +106,12 @@ def test_a_batch_of_200_lines_survives_kills(server: str, tmp_path: Path) -> Non
     assert not any("error" in each for each in records)
 
 
+def test_a_server_says_how_much_context_there_is(server: str) -> None:
+    lines = b"/set\n"
+    done = succeed("chat", "--plain", "--server", server, stdin=b"Hello\n" + lines)
+    assert re.search(r"ctx +(1024|2048)\b", done.err), done.err
+
+
 def test_a_cancelled_answer_ends_the_server_s_work(server: str) -> None:
     with started("run", "--server", server, "-n", "900", "Tell a very long story.") as process:
         assert process.stdout.read(20)
