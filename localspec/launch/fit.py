@@ -2,8 +2,8 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from localspec.engine.protocol import Held
 from localspec.errors import ModelFileError, ModelLoadError, NoRoom, PairMismatch
 from localspec.llama.devices import placed_on
 from localspec.models.architectures import Heads, heads_of
@@ -20,6 +20,9 @@ from localspec.models.gguf import GgufHeader
 from localspec.models.memory import heads_shape, model_shape, target_rows_bytes
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
+
+if TYPE_CHECKING:
+    from localspec.engine.protocol import Held
 
 _ROOMY = (16384, 8192)
 _OF_WHAT_IS_LEFT = 0.25
@@ -227,7 +230,7 @@ class PairToFit:
         return plan.n_ctx, plan.target_layers, plan.draft_layers, sequences
 
 
-def require_room(pair: PairToFit, others: Held, parallel: int) -> None:
+def require_room(pair: PairToFit, others: "Held", parallel: int) -> None:
     """Require that the memory that is free now holds as much of a pair as it would without what others hold.
 
     Args:

@@ -64,12 +64,12 @@ class _Model:
 
     @classmethod
     def of(cls, reference: str, registry: Registry) -> "_Model":
-        found = resolve(reference, registry)
-        if isinstance(found, Path):
-            return cls(None, found, found.name)
-        if isinstance(found, HubName):
-            return cls(None, None, found.text)
-        return cls(found, local_file(found), found.name)
+        model = resolve(reference, registry)
+        if isinstance(model, Path):
+            return cls(None, model, model.name)
+        if isinstance(model, HubName):
+            return cls(None, None, model.text)
+        return cls(model, local_file(model), model.name)
 
     @property
     def repo(self) -> str:
@@ -87,7 +87,7 @@ class _Model:
         repo = self.repo.partition(":")[0]
         return repo[:-5] if repo.lower().endswith("-gguf") else repo
 
-    def is_beside(self, target: "_Model") -> bool:
+    def shares_repository(self, target: "_Model") -> bool:
         """Return whether it is in the repository of its target, where it has no name of its own."""
         return self.path is None and self.repo.partition(":")[0] == target.repo.partition(":")[0]
 
@@ -184,7 +184,7 @@ _Made = tuple[Sequence[Sequence[str]], bool]
 def _llama(target: _Model, drafting: _Drafting | None, ctx: str) -> _Made:
     words = ["llama-server", *target.llama("-m", "-hf"), "-c", ctx]
     if drafting is not None:
-        if drafting.model is not None and drafting.model.is_beside(target):
+        if drafting.model is not None and drafting.model.shares_repository(target):
             return [words], False
         if drafting.model is not None:
             words += drafting.model.llama("-md", "-hfd")

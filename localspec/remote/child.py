@@ -56,7 +56,7 @@ class Program:
         self._tasks: dict[int | None, asyncio.Task[None]] = {}
 
     def take(self, command: Command) -> None:
-        """Do what the client wants, beside what is done already."""
+        """Begin what the client wants; what runs goes on."""
         match command:
             case Load():
                 self._outbox.pace(command.text_every_s)

@@ -51,7 +51,7 @@ _TOO_LONG = ("exceed_context_size", "context_length_exceeded", "context length",
 _SEED_BITS = 31  # some servers take no more
 _WITHOUT = "without exactness, the lens, and statistics of rounds"
 _ESTIMATES = "counts of tokens before an answer are estimates"
-_MOST_SAID = 2000
+_MOST_REASON = 2000
 _STATUSES: dict[int, tuple[type[LocalspecError], str]] = {
     404: (ModelUnavailable, "has no such model or route"),
     429: (Busy, "is busy"),
@@ -314,10 +314,10 @@ class Client:
             response, raw = await self._short("POST", f"{self._root}/tokenize", body)
             if response.status_code != 200:
                 return None
-            found = self._decoded(raw, _Tokens, "count of tokens")
+            counted = self._decoded(raw, _Tokens, "count of tokens")
         except LocalspecError:
             return None
-        return found.count if found.count is not None else len(found.tokens or ()) or None
+        return counted.count if counted.count is not None else len(counted.tokens or ()) or None
 
     def _shortened(self, request: Request) -> tuple[Request, int]:
         """Return a request without the oldest messages that do not fit, where that is wanted, and how many these are."""
@@ -381,8 +381,8 @@ class Client:
                         return
                     chunk = self._decoded(data, Chunk, "part of an answer")
                     if chunk.error is not None:
-                        said = self._printable(_said(data))
-                        raise LocalspecError(f"{self._root} broke off: {said}")
+                        reason = self._printable(_reason_in(data))
+                        raise LocalspecError(f"{self._root} broke off: {reason}")
                     yield chunk
         finally:
             await response.aclose()
@@ -437,7 +437,7 @@ class Client:
             raise LocalspecError(f"{self._root} sent no {what} ({reason})") from None
 
     def _printable(self, text: str) -> str:
-        """Return what a server said, as it may stand in a message of one line: without the key."""
+        """Return words of a server as they may stand in a message of one line: without the key."""
         if self._key:
             text = text.replace(self._key, "***")
         return printable_line(" ".join(text.split()))[:300]
@@ -454,11 +454,11 @@ class Client:
             if self._key:
                 return UsageError(f"{self._root} refuses the key ({status}): see --server-key-file")
             return UsageError(f"{self._root} wants a key ({status}): give --server-key-file FILE")
-        said = self._printable(_said(raw))
-        if any(words in raw[:_MOST_SAID].decode(errors="replace").lower() for words in _TOO_LONG):
-            return ContextOverflow(f"the server's context is too small: {said}")
+        reason = self._printable(_reason_in(raw))
+        if any(words in raw[:_MOST_REASON].decode(errors="replace").lower() for words in _TOO_LONG):
+            return ContextOverflow(f"the server's context is too small: {reason}")
         kind, what = _STATUSES.get(status, (LocalspecError, "failed"))
-        return kind(f"{self._root} {what} ({status}): {said or 'without a reason'}")
+        return kind(f"{self._root} {what} ({status}): {reason or 'without a reason'}")
 
 
 def _name(model: str) -> str:
@@ -498,8 +498,8 @@ async def _read(response: httpx2.Response) -> bytes:
     return raw
 
 
-def _said(raw: bytes) -> str:
-    """Return what a server says of an error, in whichever of the usual forms."""
+def _reason_in(raw: bytes) -> str:
+    """Return a server's reason for an error, in whichever of the usual forms."""
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -511,4 +511,4 @@ def _said(raw: bytes) -> str:
                 value = value.get("message") or value
             break
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value else ""
-    return text or raw[:_MOST_SAID].decode(errors="replace")
+    return text or raw[:_MOST_REASON].decode(errors="replace")

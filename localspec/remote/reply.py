@@ -114,7 +114,7 @@ class RemoteReply:
         prompt_tokens: about how many, until the server says so.
 
     Attributes:
-        ended: whether the server has said why it ended.
+        ended: whether the server has given its reason to end.
     """
 
     request: Request
@@ -263,7 +263,7 @@ class RemoteReply:
         )
 
     def _whole(self, reply: Reply) -> Message:
-        """Return the whole turn, with what a continued one said before."""
+        """Return the whole turn, with the part of a continued one before it."""
         turn = reply.message
         if not self._goes_on:
             return turn
