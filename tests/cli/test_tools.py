@@ -75,7 +75,9 @@ def test_a_question_is_not_saved_before_the_model_is_loaded_for_good(
     """Its context is counted first, and a second load for a larger one may be interrupted."""
     speaker, saved, loads = assistant("x"), list[bool](), count()
     target = SimpleNamespace(n_ctx=8, model=SimpleNamespace(n_ctx_train=4096))
-    runtime = SimpleNamespace(assistant=speaker, target=target, costs=None, drafting=None)
+    runtime = SimpleNamespace(
+        assistant=speaker, target=target, costs=None, drafting=None, held=None
+    )
     plan = SimpleNamespace(options=SimpleNamespace(n_ctx=4096), target=Path("x"))
 
     def load(*_: object, **__: object) -> object:
