@@ -250,15 +250,15 @@ def _residence(metrics: Metrics, line: ProgressLine, serving: ServeFlags) -> Res
         name = model.name
 
         def watch(notice: Notice) -> None:
-            metrics.see(notice, name)
+            metrics.see(notice, name, engine)
             # A death before anything was loaded ends the start, or a request, whose error says why.
             if engine.last_ready is not None or not isinstance(notice, EngineDied):
                 _show(notice, line)
 
         settings = Load(embeds=True) if model.embeds else usual
         engine = RemoteEngine(settings=settings, watch=watch, revives=True)
-        ask = partial(metrics.ask, model=name)
-        return Backend(engine, model.launch, ask, serving.max_wait)
+        ask, leave = partial(metrics.ask, model=name, engine=engine), partial(metrics.leave, engine)
+        return Backend(engine, model.launch, ask, serving.max_wait, leave)
 
     return Residence(backend_of, serving.keep_alive, serving.max_queue, serving.max_wait)
 

@@ -32,6 +32,7 @@ from localspec.calls.policy import CallPolicy
 from localspec.chat.events import Delta, Echo, Finished, Prefilling, Started, StreamEvent
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
+from localspec.engine.engine import EngineGone
 from localspec.engine.protocol import Detokenize, ReplyEvents, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
@@ -336,7 +337,7 @@ class Answers:
         async with self._events(request, progress) as events:
             first = await events.next(HEADERS_WITHIN_S)
             if first is None and not progress.total:
-                with suppress(TimeoutError):
+                with suppress(TimeoutError, EngineGone):  # it may be unloaded meanwhile
                     async with asyncio.timeout(CHECKED_WITHIN_S):
                         for each in self.prompts:
                             await self.service.check(each)

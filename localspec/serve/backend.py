@@ -45,6 +45,7 @@ class Backend(Respondent):
         launch: what to load.
         on_ask: gets every question, with the number of its notices.
         max_wait_s: how long a request may wait until it begins; None lets it wait.
+        on_unload: called when it is unloaded, after which no notice comes.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class Backend(Respondent):
         launch: LaunchOptions,
         on_ask: Callable[[int, Question], None] = lambda _number, _question: None,
         max_wait_s: float | None = None,
+        on_unload: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._launch = launch
         self._on_ask = on_ask
         self._max_wait_s = max_wait_s
+        self._on_unload = on_unload
         self._again_s = 0.0
         self._stops = False
         self._unloaded = True
@@ -108,6 +111,7 @@ class Backend(Respondent):
     async def unload(self) -> None:
         """End the engine, which gives all its memory back; `load` starts it again."""
         self._unloaded = True
+        self._on_unload()
         await self._engine.end(_LAST_NOTICES_S)
 
     async def close(self) -> None:

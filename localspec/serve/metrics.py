@@ -28,6 +28,7 @@ class _UnderWay:
     """A request, as far as it is."""
 
     request: Request
+    model: str
     since_s: float
     began: bool = False
     wrote: bool = False
@@ -47,7 +48,7 @@ class Metrics:
     ) -> None:
         self._clock = clock
         self._by_model = by_model
-        self._under_way: dict[tuple[str, int], _UnderWay] = {}
+        self._under_way: dict[tuple[object, int], _UnderWay] = {}
         self._models = set[str]()
         self._registry = registry = CollectorRegistry()
         of_model = ("model",) * by_model
@@ -106,30 +107,33 @@ class Metrics:
         return [each.progress.figures for each in jobs if each.began and not each.wrote]
 
     def _of(self, model: str | None) -> list[_UnderWay]:
-        return [each for key, each in self._under_way.items() if model in {None, key[0]}]
+        return [each for each in self._under_way.values() if model in {None, each.model}]
 
-    def ask(self, number: int, question: Question, model: str = "") -> None:
-        """Count a question to the engine of a model."""
+    def ask(self, number: int, question: Question, model: str = "", engine: object = None) -> None:
+        """Count a question to an engine of a model."""
         if isinstance(question, Request):
-            self._under_way[model, number] = _UnderWay(question, self._clock())
+            self._under_way[engine, number] = _UnderWay(question, model, self._clock())
 
-    def see(self, notice: Notice, model: str = "") -> None:
-        """Count a notice of the engine of a model."""
+    def leave(self, engine: object) -> None:
+        """Take in that nothing more comes of an engine."""
+        jobs = self._under_way.items()
+        self._under_way = {key: each for key, each in jobs if key[0] is not engine}
+
+    def see(self, notice: Notice, model: str = "", engine: object = None) -> None:
+        """Count a notice of an engine of a model."""
         match notice:
-            case ReplyEvents():
-                self._happened(model, notice)
+            case ReplyEvents(id=number):
+                self._happened(self._under_way.get((engine, number)), notice)
             case Finished(id=number, reply=reply, widths=widths):
-                self._replied(self._under_way.pop((model, number), None), reply, model)
+                self._replied(self._under_way.pop((engine, number), None), reply, model)
                 for width, passes in widths:
                     for _ in range(passes):
                         self._labelled(self._widths, model).observe(width)
             case Failed(id=int(number)):
-                self._under_way.pop((model, number), None)
-                self._labelled(self._requests, model, "failed").inc()
+                if self._under_way.pop((engine, number), None) is not None:
+                    self._labelled(self._requests, model, "failed").inc()
             case EngineDied():
-                self._under_way = {
-                    key: each for key, each in self._under_way.items() if key[0] != model
-                }
+                self.leave(engine)
                 self._labelled(self._deaths, model).inc()
 
     def refuse(self, status: int) -> None:
@@ -154,8 +158,7 @@ class Metrics:
         labels = (model,) * self._by_model + values
         return metric.labels(*labels) if labels else metric
 
-    def _happened(self, model: str, notice: ReplyEvents) -> None:
-        job = self._under_way.get((model, notice.id))
+    def _happened(self, job: _UnderWay | None, notice: ReplyEvents) -> None:
         if job is None:
             return
         seconds = self._clock() - job.since_s
@@ -163,10 +166,10 @@ class Metrics:
             job.progress.note(each)
         if not job.began and any(isinstance(each, Started) for each in notice.events):
             job.began = True
-            self._labelled(self._waited_s, model).observe(seconds)
+            self._labelled(self._waited_s, job.model).observe(seconds)
         if not job.wrote and any(isinstance(each, RoundDone | Delta) for each in notice.events):
             job.wrote = True
-            self._labelled(self._first_token_s, model).observe(seconds)
+            self._labelled(self._first_token_s, job.model).observe(seconds)
 
     def _replied(self, job: _UnderWay | None, reply: Reply, model: str) -> None:
         self._labelled(self._requests, model, reply.stop_reason.value).inc()

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from localspec.engine.engine import Busy, EngineGone
 from localspec.engine.protocol import Held, Ready
-from localspec.errors import LocalspecError, NoRoom
+from localspec.errors import NoRoom
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.backend import STOPS, Backend, WaitedTooLong
 
@@ -262,6 +262,7 @@ class Residence:
         if self._change is None and not self._stops:
             idle = [each for each in self.residents if each.expired and not each.users]
             if idle:
+                idle[0].is_loaded, idle[0].rests = False, True  # at once: its task begins later
                 self._begin(self._rest(idle[0]))
             elif self._line:
                 self._begin(self._load(self._line[0].model))
@@ -299,16 +300,22 @@ class Residence:
                 resident.used = next(self._uses)
             else:
                 await self._let_go(resident)
-        except LocalspecError as error:
-            await self._let_go(resident)
-            refused = [each for each in self._line if each.model == model]
-            self._line = deque(each for each in self._line if each.model != model)
-            for each in refused:
-                if not each.admitted.done():
-                    each.admitted.set_exception(error)
+        except Exception as error:  # a fault, too: else its requests would wait for ever
+            try:
+                await self._let_go(resident)
+            finally:
+                self._refuse(model, error)
         finally:
             self._change = self._loading = None
-        self._advance()
+            self._advance()
+
+    def _refuse(self, model: ServedModel, error: Exception) -> None:
+        """End the wait of all requests for a model."""
+        refused = [each for each in self._line if each.model == model]
+        self._line = deque(each for each in self._line if each.model != model)
+        for each in refused:
+            if not each.admitted.done():
+                each.admitted.set_exception(error)
 
     async def _has_loaded(self, resident: Resident) -> bool:
         """Load a model as soon as there is room for it; return False where no request waits for it any more."""
@@ -325,12 +332,18 @@ class Residence:
                 return False
 
     async def _make_room(self, model: ServedModel) -> bool:
-        """Let go what was used longest ago, if possible of what nothing uses; return False where no request waits for the model any more."""
+        """Let go what was used longest ago, if possible of what nothing uses; return False where no request waits for the model any more.
+
+        Where all are in use, that one takes no more, unless another is free before it.
+        """
         loaded = [each for each in self.residents if each.is_loaded]
-        leaving = min(loaded, key=lambda each: (each.users > 0, each.used))
-        leaving.leaves = True
+        leaving = min(loaded, key=lambda each: each.used)
         try:
             while wanted := any(each.model == model for each in self._line):
+                former = leaving
+                leaving = min(loaded, key=lambda each: (each.users > 0, not each.leaves, each.used))
+                former.leaves, leaving.leaves = False, True
+                self._admit()
                 if not leaving.users:
                     await self._let_go(leaving)
                     for each in [each for each in self.residents if each.rests]:
@@ -357,13 +370,12 @@ class Residence:
 
     async def _rest(self, resident: Resident) -> None:
         """Unload a model until the next request."""
-        resident.is_loaded, resident.rests = False, True
         resident.keep()
         try:
             await resident.backend.unload()
         finally:
             self._change = None
-        self._advance()
+            self._advance()
 
     def _start_timer(self, resident: Resident) -> None:
         """Unload a model after a while without requests."""

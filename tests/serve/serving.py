@@ -198,17 +198,19 @@ def served(
         metrics = Metrics(by_model=len(models) > 1)
 
         def backend_of(model: ServedModel) -> Backend:
+            key = object()
+
             def note(number: int, question: Question) -> None:
-                metrics.ask(number, question, model.name)
+                metrics.ask(number, question, model.name, key)
                 asked.append(question)
 
             own = (scripts or {}).get(model.name, script)
-            see = partial(metrics.see, model=model.name)
+            see = partial(metrics.see, model=model.name, engine=key)
             if model.embeds:
                 real = RemoteEngine(settings=Load(embeds=True), revives=True)
                 return Backend(real, model.launch, note, max_wait_s)
             client = engine or RemoteEngine(command(own), watch=see, revives=True)
-            return Backend(client, model.launch, note, max_wait_s)
+            return Backend(client, model.launch, note, max_wait_s, partial(metrics.leave, key))
 
         residence = Residence(backend_of, keep_alive_s, most)
         residences.append(residence)

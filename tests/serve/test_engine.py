@@ -174,6 +174,48 @@ def test_what_was_used_longest_ago_is_let_go_and_first_what_nothing_uses() -> No
     assert log == ["a", "unload b", "load d", "d", "a", "unload d", "load b", "b"]
 
 
+def test_of_busy_models_the_first_that_nothing_uses_is_let_go() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        long, short = (
+            asyncio.create_task(use(residence, memory, each, steps))
+            for each, steps in ((B, 900), (A, 50))
+        )
+        await asyncio.sleep(0)
+        last = asyncio.create_task(use(residence, memory, D))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [each.model for each in residence.residents if each.leaves] == [B]
+        assert not short.done()
+        more = asyncio.create_task(use(residence, memory, B))  # B was used longest ago, and leaves
+        await asyncio.gather(short, last, more)
+        assert not long.done()
+        await long
+
+    log = follow(work, room=2, started=(A, B))
+    assert log == ["b", "a", "unload a", "b", "load d", "d"]
+
+
+def test_a_fault_in_loading_ends_the_wait_and_the_next_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        load = Loads.load
+
+        async def fail(loads: Loads, others: Held | None = None) -> None:
+            if loads.name == B.name:
+                raise RuntimeError("a bug")
+            await load(loads, others)
+
+        monkeypatch.setattr(Loads, "load", fail)
+        tasks = [asyncio.create_task(use(residence, memory, each)) for each in (B, B, D)]
+        async with asyncio.timeout(PATIENCE_S):
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in ends] == [RuntimeError, RuntimeError, type(None)]
+        assert residence.states == {"a": "loaded", "d": "loaded"}
+
+    assert follow(work, room=2) == ["load d", "d"]
+
+
 def test_what_cannot_be_loaded_is_an_error_and_what_is_loaded_stays() -> None:
     async def work(residence: Residence, memory: Memory) -> None:
         with pytest.raises(ModelLoadError, match="too large"):
@@ -281,6 +323,15 @@ def test_each_rests_by_itself() -> None:
 
     log = follow(work, 0.001, room=2, started=(A, B))
     assert log[:4] == ["b", "unload a", "load a", "a"]
+
+
+def test_one_whose_rest_is_about_to_begin_is_loaded_again_for_who_comes() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        residence.residents[0].expired = True
+        residence._advance()  # the next line runs before the task that unloads
+        await use(residence, memory, A)
+
+    assert follow(work) == ["unload a", "load a", "a"]
 
 
 def test_one_that_is_never_to_rest_does_not() -> None:

@@ -47,7 +47,8 @@ def test_each_answers_by_itself_and_its_state_and_figures_are_told() -> None:
         with ThreadPoolExecutor(8) as threads:
             texts = threads.map(partial(content, server), ("", "a-pair", "second", "second") * 2)
             assert [*texts] == ["Hello.", "Hello.", "Good day.", "Good day."] * 2
-        assert server.client.get("/v1/models/second").json()["status"] == {"value": "loaded"}
+        second = server.client.get("/v1/models/second").json()
+        assert (second["status"], second["meta"]) == ({"value": "loaded"}, {"n_ctx": 4000})
         health = server.client.get("/health").json()
         assert (health["status"], health["model"]) == ("ok", "a-pair")
         figures = {"status": "loaded", "running": 0, "waiting": 0}
@@ -122,6 +123,27 @@ def test_a_load_that_fails_is_one_line_and_costs_nothing(
         assert server.states() == {"a-pair": "loaded", "other": "unloaded"}
         assert content(server, "") == "Hello."
         assert server.engine("a-pair").pid == pid
+
+
+def test_a_request_that_its_client_left_is_counted_no_more_once_its_model_is_unloaded() -> None:
+    with served(SLOW) as server:
+        pid = server.engine("a-pair").pid
+        assert pid is not None
+
+        def running() -> int:
+            count: int = server.client.get("/health").json()["running"]
+            return count
+
+        body = {"messages": [user("hello")], "stream": True}
+        with httpx.stream("POST", server.url + CHAT, json=body, timeout=PATIENCE_S):
+            assert until(lambda: running() == 1)
+            os.kill(pid, signal.SIGSTOP)
+        server.wait_until(0)
+        assert running() == 1, "the engine has not heard yet that the client is gone"
+        server.post("/api/generate", keep_alive=0)
+        assert until(lambda: server.states() == {"a-pair": "unloaded"})
+        assert running() == 0
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_a_load_that_takes_long_holds_up_no_other_model(tmp_path: Path) -> None:

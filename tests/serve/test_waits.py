@@ -24,7 +24,8 @@ from localspec.chat.events import (
 from localspec.chat.request import Request
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.engine.protocol import EngineDied, Failed, ReplyEvents
+from localspec.engine.engine import EngineGone
+from localspec.engine.protocol import Embed, EngineDied, Failed, ReplyEvents
 from localspec.messages import Infill, Message
 from localspec.serve import answering
 from localspec.serve import anthropic as messages
@@ -239,6 +240,26 @@ def test_where_the_engine_does_not_hear_headers_are_sent_all_the_same(
 
 
 @pytest.mark.usefixtures("impatient")
+def test_a_model_that_is_unloaded_while_a_prompt_is_checked_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unloaded(*_: object) -> None:
+        raise EngineGone("no model is loaded")
+
+    monkeypatch.setattr(answering.Service, "check", unloaded)
+    go_on = tmp_path / "go on"
+    body = {**bodies("hi")[CHAT], "stream": True}
+    with (
+        resting(0, go_on) as server,
+        server.asking({"text": "hello"}),
+        server.client.stream("POST", CHAT, json=body) as answer,
+    ):
+        go_on.touch()
+        answer.read()
+    assert answer.status_code == 200
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, TALK])
 def test_what_goes_wrong_later_is_an_event(path: str, tmp_path: Path) -> None:
     rests = {"at": 128, "until": str(tmp_path / "go on")}
@@ -336,6 +357,24 @@ def test_who_fails_or_dies_is_under_way_no_more() -> None:
     metrics.see(ReplyEvents(1, (Started(1, 0),)))
     assert value(metrics, 'requests_total{outcome="failed"}') == 1
     assert value(metrics, 'requests_total{outcome="cancelled"}') == 1
+    assert value(metrics, "engine_deaths_total") == 1
+
+
+def test_engines_of_one_model_are_counted_apart_and_an_unloaded_one_no_more() -> None:
+    metrics = Metrics()
+    writes, embeds = object(), object()
+    metrics.ask(1, CODE_QUESTION, "a", writes)
+    metrics.ask(1, CODE_QUESTION, "a", embeds)
+    assert metrics.waiting("a") == 2
+    metrics.ask(2, Embed(2, ("tea",)), "a", embeds)
+    metrics.see(Failed(2, "UsageError", "no"), "a", embeds)
+    metrics.see(EngineDied("gone"), "a", embeds)
+    assert metrics.waiting("a") == 1
+    assert "failed" not in metrics.text().decode()
+    metrics.see(ReplyEvents(1, (Started(10, 4),)), "a", writes)
+    assert metrics.running("a") == 1
+    metrics.leave(writes)
+    assert metrics.running() == metrics.waiting() == 0
     assert value(metrics, "engine_deaths_total") == 1
 
 
