@@ -10,6 +10,7 @@ from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths, safe_widths
+from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
@@ -53,6 +54,23 @@ def test_texts_are_the_same_in_passes_of_one_width(
     drafted, count = answers(smollm2_path, draft)
     assert (plain, none) == (drafted, 0)
     assert count > 10
+
+
+def test_several_sequences_keep_passes_of_single_tokens(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LlamaModel, "on_gpu", ON_GPU, raising=False)
+    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH)
+    monkeypatch.setattr(loading, "calibrated_widths", lambda *_: widths)
+    launch = LaunchOptions(
+        target=str(smollm2_path), draft="lookup", exact=True, offline=True, load=OPTIONS
+    )
+    for parallel, (width, rows) in ((2, (0, 1)), (1, (FIXED_WIDTH, FIXED_WIDTH))):
+        runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
+        targets = runtime.assistant.models.targets
+        assert isinstance(targets, LlamaSequences)
+        assert (targets.native.pass_width, targets.most_rows) == (width, rows)
+        runtime.assistant.close()
 
 
 def test_a_fixed_width_is_looked_for_where_no_other_is_exact(smollm2_path: Path) -> None:

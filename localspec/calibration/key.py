@@ -15,7 +15,7 @@ from localspec.models.store import place_hash, stored_sha256
 from localspec.options import LoadOptions
 from localspec.resources import default_threads
 
-FORMAT = 2
+FORMAT = 3
 """Version of what is measured, how, and how it is written down."""
 
 Key = dict[str, str | int | bool | list[str] | None]

@@ -214,7 +214,8 @@ class Job:
         observe = _observer(models, request.logprobs, logprobs)
         if observe is not None:
             logprobs.append(TokenLogprob(pieces[0].decode("latin-1"), None))
-            last, rows = len(prompt) - 1, models.targets.most_rows
+            last = len(prompt) - 1
+            rows = 1 if request.deterministic else models.targets.most_rows
             for start in range(0, last, rows):
                 end = min(start + rows, last)
                 passed = yield Pass(Role.TARGET, prompt[:end], rows=end - start)

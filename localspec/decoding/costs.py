@@ -18,6 +18,8 @@ _FORGETS = 320
 """Plain passes in a row after which what wide passes showed counts half."""
 _RETURN_PASSES = 4
 """Wide passes that count as seen without a dearer pass behind them, so that one disturbed pass says little."""
+_STEADY = 16
+"""Passes behind the last plain one that followed another, after which what is slow may be the machine instead."""
 _RETURN_NOTED = 0.1
 """Share of a plain pass below which what it takes longer behind a wide one is taken for noise."""
 
@@ -93,6 +95,7 @@ class RunningCosts:
         self._seconds: list[float] = []  # of the first widths, by the table
         self._was_wide = False
         self._return, self._returns = 0.0, 0
+        self._since_steady = _STEADY + 1
 
     def check(self) -> None:
         """Let the next passes say more than usual: a table may have been measured on another day."""
@@ -132,7 +135,8 @@ class RunningCosts:
         """Take in what a pass took; one that was disturbed counts no more than half as long again."""
         if seconds <= 0:
             return
-        if self._was_wide:
+        self._since_steady = 0 if width == 1 and not self._was_wide else self._since_steady + 1
+        if self._was_wide and (width > 1 or self._since_steady <= _STEADY):
             self._returns += 1
             longer = min(max(seconds / self.of(1) - 1, -1.0), 1.0) if width == 1 else 0.0
             memory = min(_RETURN_PASSES + self._returns, _MEMORY)
@@ -152,7 +156,8 @@ class RunningCosts:
         self._factor *= ratio ** (1 / min(1 + self._passes, _MEMORY))
         self._plain_passes += 1
         if self._plain_passes % _FORGETS == 0:
-            self._wide **= 0.5  # nothing would correct it while no wide pass is made
+            self._wide **= 0.5  # nothing would correct these while no wide pass is made
+            self._return *= 0.5
 
 
 def shared_s(costs: PassCosts, others: int, most: int, token_s: float = 0.0) -> list[float]:

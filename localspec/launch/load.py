@@ -214,17 +214,15 @@ class _Loading:
             if draft_model is not None and self._is_idle(costs, parallel):
                 self._let_go(draft_model)
                 draft_model = None
+            fixed = fixed if parallel == 1 else 0  # passes of several have tokens of each
             rows = max(1, safe, fixed)
             sharing, pass_s = not plan.exact, self._pass_s
             targets = LlamaSequences(
                 target, self.cancel, options, parallel, rows, sharing=sharing, pass_s=pass_s
             )
             most_removed = targets.native.most_removed
-        if fixed and parallel == 1:
-            costs = self._fixed_width(targets, costs, fixed)
-            safe = (
-                fixed if plan.heads is None else 1
-            )  # their rows are not looked for among padded ones
+        if fixed:
+            plan, costs, safe = self._fixed_width(targets, costs, fixed)
         longest = 0
         if can_draft:
             longest = min(safe, targets.most_rows, most_removed + 1) - 1
@@ -461,13 +459,18 @@ class _Loading:
 
     def _fixed_width(
         self, targets: LlamaSequences, costs: PairCosts | None, width: int
-    ) -> PairCosts | None:
-        """Let every pass have so many tokens, and return what passes cost then."""
+    ) -> tuple[LoadPlan, PairCosts | None, int]:
+        """Let every pass have so many tokens; return the plan, what passes cost then, and how many tokens may count.
+
+        Rows of heads are not looked for among padded ones: where nobody asked for heads, the plan is without them.
+        """
         targets.fix_width(width)
-        if costs is None:
-            return None
-        pass_s = costs.target.of(width)
-        return replace(costs, target=PassCosts((1, width), (pass_s, pass_s)))
+        if self.plan.heads is not None and not any(mode.needs_heads for mode in self.plan.modes):
+            self.plan = self.plan.undrafted()
+        if costs is not None:
+            pass_s = costs.target.of(width)
+            costs = replace(costs, target=PassCosts((1, width), (pass_s, pass_s)))
+        return self.plan, costs, width if self.plan.heads is None else 1
 
     def _let_go(self, model: LlamaModel) -> None:
         self.models.remove(model)

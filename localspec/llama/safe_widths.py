@@ -20,6 +20,8 @@ from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 
 WIDEST = 16
+ACROSS = (252, 508, 764)
+"""From here, a padded pass ends where a block of the cache does, and its tokens alone, padded, reach into the next one."""
 FIXED_WIDTH = 4
 """Tokens of every pass where no other width is exact: on an H100, a pass of a 7B costs 1.1 plain ones then, of 8 1.5."""
 # ggml looks at the cache in blocks of 256, and may cut it into ranges beyond the first. So passes are
@@ -86,7 +88,8 @@ def safe_widths(
             found = _compared(context, tokens, depths, on_progress)
             if model.on_gpu and 2 not in found.widths:
                 context.native.fix_width(FIXED_WIDTH)
-                padded = _compared(context, tokens, depths, on_progress, FIXED_WIDTH)
+                across = sorted({*depths, *(d for d in ACROSS if d < max(depths, default=0))})
+                padded = _compared(context, tokens, across, on_progress, FIXED_WIDTH)
                 fixed = FIXED_WIDTH if len(padded.widths) == FIXED_WIDTH else 0
                 found = replace(found, fixed=fixed)
             return found

@@ -155,11 +155,25 @@ def test_a_wide_pass_is_charged_with_the_return_from_it() -> None:
     for _ in range(40):
         for width, seconds in ((4, 3.0), (1, 2.0), (1, 1.0), (1, 1.0)):
             running.add(width, seconds)
-    assert running.return_s == pytest.approx(1.0, rel=0.1)
+    assert running.return_s == pytest.approx(1.0, rel=0.15)
     assert running.upto(4) == pytest.approx([1.0, 2.67, 3.33, 4.0], rel=0.1)
     for _ in range(40):
         running.add(4, 3.0)
     assert running.return_s == 0, "where wide ones follow each other nothing returns"
+
+
+@pytest.mark.parametrize("load", [1.5, 2.0])
+def test_a_slow_machine_is_no_return_for_long(load: float) -> None:
+    """Plain and wide passes alternate as the machine becomes slower, and later nothing is drafted on it."""
+    running = RunningCosts(PassCosts((1, 4), (1.0, 3.0)))
+    for factor in (1.0, load):
+        for _ in range(60):
+            running.add(4, 3.0 * factor)
+            running.add(1, 1.0 * factor)
+    assert running.of(1) == pytest.approx(load, rel=0.05)
+    for _ in range(1000):
+        running.add(1, load)
+    assert running.return_s == 0
 
 
 def test_a_few_disturbed_passes_behind_wide_ones_are_no_return() -> None:
