@@ -126,7 +126,7 @@ def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
         {"value": "unloaded", "failed": True} if state == "lost" else {"value": state or "unloaded"}
     )
     anthropic = {"type": "model", "display_name": name, "created_at": when}
-    named = (each for each in service.catalogue.models if name in each.names)
+    named = (each for each in service.catalogue.models if name in (each.name, *each.names))
     ready = next(filter(None, map(service.residence.ready, named)), None)
     context = {} if ready is None else {"meta": {"n_ctx": ready.n_ctx}}
     return {**openai, **anthropic, "status": status, **context}
