@@ -144,11 +144,11 @@ def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
     /v1, and Ollama's /api; also /infill for editors, /tokenize, /health and /metrics. Sampling options apply if a request does not set its own. Only this
     machine can connect, unless you give --host and --api-key-file.
     """  # noqa: D301 - click keeps lines behind a \b
-    if serving.until_stdin_ends and (serving.background or sys.stdin is None):
-        raise UsageError(
-            "--until-stdin-ends needs a stdin, which is closed here or goes with --background: leave out one of them"
-        )
     if serving.background:
+        if serving.until_stdin_ends:
+            raise UsageError(
+                "--until-stdin-ends and --background are given, and in the background there is no stdin: leave one out"
+            )
         return start_in_background([each for each in sys.argv[1:] if each != "--background"])
     settings = settings.with_model(name and require_model(name))
     keys = keys_of(serving.api_key_file) if serving.api_key_file else {}
