@@ -14,7 +14,7 @@ from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text, from_json
 from localspec.options import ReplyOptions, cut
-from localspec.options.fields import FIELDS, THINKING, think_of, with_fields
+from localspec.options.fields import FIELDS, SAMPLING, THINKING, think_of, with_fields
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
@@ -112,13 +112,14 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
         raise UsageError("system is not text: write the system prompt as text")
     body = checked_body(fields) if has_body(fields, form) else {}
     prompt = _prompt(fields, body, system, form)
-    options = replace(form.options, seed=None)
+    options, given = replace(form.options, seed=None), dict[str, None]()
     for where, each in (
         ("", fields if form.template is None else {}),
         ("body.", body),
         (f"{_OWN}.", own),
     ):
         options = with_fields(options, each)
+        given |= dict.fromkeys(name for name in SAMPLING if each.get(name) is not None)
         if isinstance(prompt, str) and each.get("think") is not None:
             name = next((name for name in THINKING if name in each), "think")
             raise UsageError(
@@ -136,6 +137,7 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
         deterministic=deterministic,
         rounds=False,
         gate=form.gate,
+        given=tuple(given),
     )
 
 

@@ -88,13 +88,17 @@ class Job:
         """Mask the reply as the request demands.
 
         Raises:
-            UsageError: the rules are wrong, or logprobs are wanted as well.
+            UsageError: the rules are wrong, or logprobs are wanted as well, or a prediction is given.
         """
         if not self.request.gate:
             return
         if self.request.logprobs is not None:
             raise UsageError(
                 "logprobs cannot be had behind a gate: leave them out, or ask without one"
+            )
+        if self.request.prediction:  # how much of it was right tells what is masked
+            raise UsageError(
+                "prediction cannot be had behind a gate: leave it out, or ask without one"
             )
         from localspec.chat.gated import GatedReply, gate_of
 

@@ -42,6 +42,7 @@ class Request(Tagged, frozen=True):
         gate: what is masked in the reply: `usual`, or the rules as TOML; empty lets everything through.
         echo: begin with the prompt itself, of `raw` alone, with `logprobs` of its tokens where there are to be any.
         prediction: a text that the reply is expected to be like; drafts are looked up in it.
+        given: sampling options that were set for this reply, also where to their default: of the others, a server's own hold.
     """
 
     id: int
@@ -63,6 +64,7 @@ class Request(Tagged, frozen=True):
     gate: str = ""
     echo: bool = False
     prediction: str = ""
+    given: tuple[str, ...] = ()
 
     @property
     def question(self) -> str:

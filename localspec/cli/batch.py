@@ -4,7 +4,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -308,7 +308,7 @@ class BatchRun:
             target=target,
             draft_model=draft_model,
             build=f"localspec {__version__}, {engine}",
-            options=digest(self._form, self._load.options),
+            options=digest(self._form, self._load.options, self._load.given),
         )
         finished.require(receipt, self._output.name, mix_receipts=self._flags.mix_receipts)
         if self._flags.resumes:
@@ -359,11 +359,12 @@ class BatchRun:
             notice(each)
 
 
-def digest(form: Form, launch: LaunchOptions) -> str:
+def digest(form: Form, launch: LaunchOptions, given: Sequence[str] = ()) -> str:
     """Return the digest of all that a line is answered by.
 
     What drafts, how many lines are answered at a time, and on which device, is not in it: it
-    may round differently, which `--exact` rules out, but changes nothing else.
+    may round differently, which `--exact` rules out, but changes nothing else. Of a server, `given`
+    are the sampling options that do not hold there unless they are set.
     """
     options = asdict(form.options)
     for name, usual in (("think", None), ("min_tokens", 0), ("ignore_eos", False)):
@@ -382,6 +383,7 @@ def digest(form: Form, launch: LaunchOptions) -> str:
             "kv_type": launch.load.kv_type,
             # Without a gate a receipt is what it was before there were gates.
             **({"gate": form.gate} if form.gate else {}),
+            **({"given": given} if given else {}),
         }
     )
 

@@ -8,9 +8,10 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -144,6 +145,10 @@ def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
     machine can connect, unless you give --host and --api-key-file.
     """  # noqa: D301 - click keeps lines behind a \b
     if serving.background:
+        if serving.until_stdin_ends:
+            raise UsageError(
+                "--until-stdin-ends and --background are given, and in the background there is no stdin: leave one out"
+            )
         return start_in_background([each for each in sys.argv[1:] if each != "--background"])
     settings = settings.with_model(name and require_model(name))
     keys = keys_of(serving.api_key_file) if serving.api_key_file else {}
@@ -194,7 +199,9 @@ async def served_here(
         LocalspecError: the models cannot be loaded; as the class of errors that says why.
     """
     if serving.until_stdin_ends:
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _interrupt_at_end)
+        # A thread: a file or /dev/null cannot be polled.
+        interrupt = partial(_interrupt_at_end, asyncio.get_running_loop())
+        threading.Thread(target=interrupt, daemon=True).start()
     models = _models(settings, serving)
     metrics = Metrics(by_model=len(models) > 1)
     line = ProgressLine(enabled=not serving.quiet)
@@ -219,11 +226,13 @@ async def served_here(
     return 0
 
 
-def _interrupt_at_end() -> None:
-    """Interrupt this program if stdin has ended."""
-    if not os.read(sys.stdin.fileno(), 1):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        signal.raise_signal(signal.SIGINT)
+def _interrupt_at_end(loop: asyncio.AbstractEventLoop) -> None:
+    """Interrupt a loop of this program when stdin has ended."""
+    with suppress(OSError):
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+    with suppress(RuntimeError):  # the loop has ended, too
+        loop.call_soon_threadsafe(signal.raise_signal, signal.SIGINT)
 
 
 def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:

@@ -319,7 +319,8 @@ class Answering:
 def failure(number: int | None, error: Exception) -> Failed:
     """Return the notice of an error; a fault of ours goes to stderr, too."""
     if isinstance(error, LocalspecError | FrameError):
-        return Failed(number, type(error).__name__, str(error))
+        again_s = getattr(error, "again_s", None)
+        return Failed(number, type(error).__name__, str(error), again_s)
     with suppress(Exception):  # stderr may be gone
         traceback.print_exception(error, file=sys.stderr)
     try:

@@ -112,6 +112,7 @@ class EmbeddingQueue:
         self._under_way: dict[int, _UnderWay] = {}
         self._turns = deque[int]()
         self._cancelled = set[int]()
+        self._passing = frozenset[int]()  # whose texts are in the pass that runs
 
     @property
     def ready(self) -> Ready:
@@ -147,21 +148,25 @@ class EmbeddingQueue:
         self._turns.append(question.id)
 
     def cancel(self, number: int) -> None:
-        """End one question; any thread may call it."""
+        """End one question; any thread may call it. A pass that others share is finished: they would have to begin again."""
         self._cancelled.add(number)
-        self._flag.interrupt()
+        if self._passing and self._passing <= self._cancelled:
+            self._flag.interrupt()
 
     def step(self) -> None:
         """Make a pass: for the question whose turn it is, and for others as far as there is room."""
         self._flag.resume()
-        while self._cancelled:
-            if (number := self._cancelled.pop()) in self._under_way:
-                self._end(number, UsageError("the request was cancelled"))
+        self._end_cancelled()
         if self._turns:
             self._pass(self._chosen())
 
+    def _end_cancelled(self) -> None:
+        while self._cancelled:
+            if (number := self._cancelled.pop()) in self._under_way:
+                self._end(number, UsageError("the request was cancelled"))
+
     def _pass(self, chosen: Sequence[tuple[int, int]]) -> None:
-        questions = {number for number, _ in chosen}
+        questions = self._passing = frozenset(number for number, _ in chosen)
         try:
             rows = self._model.pooled([self._under_way[one].texts[at] for one, at in chosen])
         except Cancelled:
@@ -174,10 +179,13 @@ class EmbeddingQueue:
             for number in questions:
                 self._end(number, error)
             return
+        finally:
+            self._passing = frozenset()
         for (number, at), row in zip(chosen, rows, strict=True):
             self._under_way[number].rows[at] = row
         self._turns.rotate(-1)
-        for number in questions:
+        self._end_cancelled()
+        for number in questions & self._under_way.keys():
             if not self._under_way[number].left:
                 self._end(number)
 

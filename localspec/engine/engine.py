@@ -64,7 +64,9 @@ T = TypeVar("T")
 Answer = ReplyEvents | Finished | Counted | Tokens | Vectors
 """What answers a question, unless something is wrong with it."""
 _AGAIN_S = 0.1
-"""After so long a server that had no room for any request is asked again."""
+"""After so long a server of this program that had no room for any request is asked again."""
+_LEAST_BACK_S, _MOST_BACK_S, _MOST_BUSY_S = 0.5, 30.0, 300.0
+"""Another server is asked again after twice as long each time, unless it says when, and so long in all."""
 
 
 class EngineGone(LocalspecError):
@@ -76,7 +78,13 @@ class EngineFault(LocalspecError):
 
 
 class Busy(LocalspecError):
-    """As many requests wait as may wait."""
+    """As many requests wait as may wait.
+
+    Attributes:
+        again_s: seconds after which another program's server may be asked again, 0 where it does not say; None of this program's.
+    """
+
+    again_s: float | None = None
 
 
 class Interrupted(LocalspecError):
@@ -99,6 +107,24 @@ class Inbox(deque[Notice]):
         self.append(notice)
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
+
+
+class _Waiting:
+    """How long a request waits for a server that has no room for it."""
+
+    def __init__(self) -> None:
+        self._end_s, self._back_s = 0.0, _LEAST_BACK_S
+
+    def end_of(self, busy: Busy) -> float | None:
+        """Return when to ask again; None where that has been tried for long enough."""
+        now_s = time.monotonic()
+        if busy.again_s is None:
+            return now_s + _AGAIN_S
+        self._end_s = self._end_s or now_s + _MOST_BUSY_S
+        if now_s >= self._end_s:
+            return None
+        wait_s, self._back_s = busy.again_s or self._back_s, min(2 * self._back_s, _MOST_BACK_S)
+        return min(now_s + wait_s, self._end_s)
 
 
 class Respondent(ABC):
@@ -142,6 +168,7 @@ class Engine(Respondent):
 
     Attributes:
         no_drafting: of the last `Finished` of `stream`.
+        notify: prints that a server is busy, once.
     """
 
     def __init__(
@@ -154,6 +181,7 @@ class Engine(Respondent):
         self._ids = count(1)
         self._stopped = False
         self.no_drafting = ""
+        self.notify: Callable[[str], None] | None = None
 
     @property
     def ready(self) -> Ready:
@@ -240,18 +268,22 @@ class Engine(Respondent):
                 reply.close()
 
     async def _reply(self, request: Request) -> Answered | None:
-        """Return the outcome of a request; one that a server has no room for is sent again a moment later.
+        """Return the outcome of a request; one that a server has no room for is sent again later.
 
         None where it is stopped before there was room.
         """
+        waiting = _Waiting()
         while True:
             try:
                 async with aclosing(self.stream(request)) as events:
                     async for event in events:
                         if isinstance(event, Finished):
                             return Answered(request.id, event.reply)
-            except Busy:
-                again_s = time.monotonic() + _AGAIN_S
+            except Busy as busy:
+                again_s = waiting.end_of(busy)
+                if again_s is None:
+                    return Answered(request.id, None, busy)
+                self._report_busy(busy)
                 while not self._stopped and time.monotonic() < again_s:
                     await pause()
                 if self._stopped:
@@ -260,6 +292,11 @@ class Engine(Respondent):
                 raise
             except LocalspecError as error:
                 return Answered(request.id, None, error)
+
+    def _report_busy(self, busy: Busy) -> None:
+        if self.notify is not None and busy.again_s is not None:
+            self.notify(f"{busy}; each line asks again for {_MOST_BUSY_S / 60:.0f} minutes")
+            self.notify = None
 
     def stop(self) -> None:
         """End all answers with what there is of them, and take no more; any thread may call it."""
@@ -676,6 +713,8 @@ def trouble_of(notice: Failed | EngineDied) -> LocalspecError:
         return EngineGone(notice.reason)
     kind = "EngineFault" if notice.kind in _FAULTS else notice.kind
     error: LocalspecError = getattr(errors, kind, _KINDS.get(kind, LocalspecError))(notice.reason)
+    if isinstance(error, Busy) and isinstance(notice, Failed):
+        error.again_s = notice.again_s
     return error
 
 

@@ -290,11 +290,13 @@ class Failed(Tagged, frozen=True):
         id: of the request; None for a load, a state, or a line that is no frame.
         kind: name of the error's class in `localspec.errors`, or `FrameError`.
         reason: one line: what, which value, and what to do.
+        again_s: see `Busy`.
     """
 
     id: int | None
     kind: str
     reason: str
+    again_s: float | None = None
 
 
 class EngineDied(Tagged, frozen=True):

@@ -57,7 +57,7 @@ async def open_engine(
         shared: the engine of a server, where one is known already.
         plan: of `load`, where it is made already.
         first: what is asked first.
-        notify: prints what goes wrong with recording.
+        notify: prints what goes wrong with recording, and that a server is busy.
 
     Raises:
         Interrupted: loading was stopped.
@@ -67,6 +67,7 @@ async def open_engine(
     signals = signals or NoSignals()
     if load.options.server is not None:
         engine: Engine = await _child(load, progress, signals, REMOTE)
+        engine.notify = notify
     elif (shared := shared or (None if own else resident(load))) is not None:
         engine = RemoteEngine.of_server(shared, load.parallel or _USUAL_PARALLEL)
     elif load.options.workers:  # llama.cpp ends a process whose worker goes away

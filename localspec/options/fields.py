@@ -5,9 +5,11 @@ from typing import Any
 
 from localspec.errors import UsageError
 from localspec.options.option import Option, changed, cut, options_of
-from localspec.options.reply import FORBIDDEN, GRAMMARS, ReplyOptions
+from localspec.options.reply import FORBIDDEN, GRAMMARS, ReplyOptions, SamplingParams
 
 _OPTIONS = {each.name: each for each in options_of(ReplyOptions)}
+SAMPLING = tuple(each.name for each in options_of(SamplingParams))
+"""Names of the options by which tokens are drawn."""
 FORMAT = "response_format"
 FIELDS = (*_OPTIONS, FORMAT)
 _KINDS = {bool: "true or false", str: "a text", int: "a whole number"}

@@ -109,9 +109,10 @@ def _sampling(sampling: SamplingParams, kind: str, given: Collection[str]) -> di
     if (penalty := chosen.pop("repeat_penalty", None)) is not None:
         chosen[_PENALTY.get(kind, "repeat_penalty")] = penalty
     if (last := chosen.pop("penalty_last_n", None)) is not None:
-        if kind != LLAMA:
+        if kind == LLAMA:
+            chosen["repeat_last_n"] = last
+        elif last != usual["penalty_last_n"]:
             raise _missing("penalty_last_n", kind)
-        chosen["repeat_last_n"] = last
     if biases := chosen.pop("logit_bias", None):
         chosen["logit_bias"] = {
             str(token): -_BAN if bias <= FORBIDDEN else max(-_BAN, min(_BAN, bias))

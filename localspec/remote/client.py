@@ -32,8 +32,8 @@ from localspec.engine.protocol import Count, Counted, Loading, Ready
 from localspec.errors import ContextOverflow, LocalspecError, ModelUnavailable, UsageError
 from localspec.messages import Message, to_json
 from localspec.options import LaunchOptions
-from localspec.remote.body import KINDS, LOCALSPEC, body_of
-from localspec.remote.reply import Chunk, RemoteReply
+from localspec.remote.body import KINDS, LLAMA, LOCALSPEC, body_of
+from localspec.remote.reply import SPARE, Chunk, RemoteReply
 
 if TYPE_CHECKING:
     from localspec.chat.gated import GatedReply
@@ -46,6 +46,8 @@ _FIRST_S, _FIRST_S_PER_TOKEN, _BETWEEN_S = 600.0, 0.1, 300.0
 """How long a server may be silent: before the first byte, which long prompts and those of others delay, and then."""
 _MOST_BODY_BYTES = 4 << 20
 _CHARS_PER_TOKEN, _AROUND = 3, 4
+_USUAL_TOKENS = 2048
+"""How far a text goes on where a server does not say how large its context is: small ones refuse much more."""
 _MOST_NAMES, _LONGEST_KEY = 8, 4096
 _TOO_LONG = ("exceed_context_size", "context_length_exceeded", "context length", "context size")
 _SEED_BITS = 31  # some servers take no more
@@ -224,10 +226,11 @@ class Client:
         request, dropped = self._shortened(request)
         names = [each.name for each in request.tools if request.call_policy.offers(each.name)]
         offer = request.call_policy.offer(names, calls_made(request.messages))
-        body = body_of(request, self._kind, self.model, offer, self._given)
+        body = body_of(request, self._kind, self.model, offer, {*self._given, *request.given})
         path = "/chat/completions" if request.raw is None else "/completions"
         tokens = self._estimate(request.messages, request.tools, str(request.raw or ""))
-        reply, gate, reason = RemoteReply(request, offer, tokens), _gate(request), None
+        reply = RemoteReply(request, offer, tokens, self._n_ctx)
+        gate, reason = _gate(request), None
 
         def emit(events: Iterable[Event]) -> None:
             visible = [*events]
@@ -237,6 +240,8 @@ class Client:
                 send(visible)
 
         try:
+            if isinstance(request.raw, str) and "max_tokens" not in body:
+                body["max_tokens"] = await self._room(request.raw, tokens)
             opening = self._chunks(path, body, tokens, lambda: emit([reply.begin()]))
             async with aclosing(opening) as chunks:
                 async for chunk in chunks:
@@ -319,6 +324,15 @@ class Client:
             return None
         return counted.count if counted.count is not None else len(counted.tokens or ()) or None
 
+    async def _room(self, raw: str, tokens: int) -> int:
+        """Return how far a text of about so many tokens may go on: without a word, servers take 16 tokens."""
+        if self._kind in {LLAMA, LOCALSPEC}:
+            return -1  # as far as there is context
+        if not self._n_ctx:
+            return _USUAL_TOKENS
+        counted = await self._tokenized(raw) if self._counts else None
+        return max(1, self._n_ctx - (counted or tokens) - SPARE)
+
     def _shortened(self, request: Request) -> tuple[Request, int]:
         """Return a request without the oldest messages that do not fit, where that is wanted, and how many these are."""
         if not (request.drop_oldest and self._n_ctx and request.messages):
@@ -380,7 +394,7 @@ class Client:
                     if data == b"[DONE]":
                         return
                     chunk = self._decoded(data, Chunk, "part of an answer")
-                    if chunk.error is not None:
+                    if chunk.error is not None or chunk.object == "error":
                         reason = self._printable(_reason_in(data))
                         raise LocalspecError(f"{self._root} broke off: {reason}")
                     yield chunk
@@ -458,12 +472,20 @@ class Client:
         if any(words in raw[:_MOST_REASON].decode(errors="replace").lower() for words in _TOO_LONG):
             return ContextOverflow(f"the server's context is too small: {reason}")
         kind, what = _STATUSES.get(status, (LocalspecError, "failed"))
-        return kind(f"{self._root} {what} ({status}): {reason or 'without a reason'}")
+        error = kind(f"{self._root} {what} ({status}): {reason or 'without a reason'}")
+        if isinstance(error, Busy):
+            error.again_s = _seconds(response.headers.get("retry-after", ""))
+        return error
 
 
 def _name(model: str) -> str:
     """Return a model's name for people: of a path, the file."""
     return model.rpartition("/")[2] if model.startswith("/") else model
+
+
+def _seconds(text: str) -> float:
+    """Return after how many seconds to ask again; 0 where a server does not say."""
+    return float(text) if len(text) < 9 and text.replace(".", "", 1).isdecimal() else 0.0
 
 
 def _gate(request: Request) -> "GatedReply | None":

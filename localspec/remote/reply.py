@@ -35,6 +35,8 @@ _REASONS = {
     "function_call": StopReason.TOOL_CALL,
     "content_filter": StopReason.GATED,
 }
+SPARE = 4
+"""So many tokens of a context servers leave free, or add to a text."""
 _REASONS_BY_NAME = {each.value: each for each in StopReason}
 
 
@@ -93,7 +95,10 @@ class _Own(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
-    """A part of a stream. Fields beyond OpenAI's are those of llama-server (`timings`, `prompt_progress`) and localspec."""
+    """A part of a stream. Fields beyond OpenAI's are those of llama-server (`timings`, `prompt_progress`) and localspec.
+
+    Of an error, `object` is `error` where nothing else says so.
+    """
 
     choices: list[_Choice] = []
     usage: _Usage | None = None
@@ -102,6 +107,7 @@ class Chunk(msgspec.Struct):
     prompt_progress: _Progress | None = None
     localspec: _Own | None = None
     error: Any = None
+    object: Any = None
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +118,7 @@ class RemoteReply:
         request: its seed is set.
         offer: the calls that it may have; what it calls beyond that is left out.
         prompt_tokens: about how many, until the server says so.
+        n_ctx: tokens of the context; 0 where the server does not say.
 
     Attributes:
         ended: whether the server has given its reason to end.
@@ -120,6 +127,7 @@ class RemoteReply:
     request: Request
     offer: CallOffer
     prompt_tokens: int
+    n_ctx: int = 0
     ended: bool = False
     _start_s: float = field(default_factory=time.perf_counter)
     _first_s: float | None = None
@@ -235,7 +243,8 @@ class RemoteReply:
         cached = usage.prompt_tokens_details and usage.prompt_tokens_details.cached_tokens
         most, counted = self.request.options.max_tokens, usage.completion_tokens
         ending = reason or self._reason
-        if ending is StopReason.LENGTH and (most is None or counted < most):
+        is_full = 0 < self.n_ctx <= usage.prompt_tokens + counted + SPARE
+        if ending is StopReason.LENGTH and is_full and (most is None or counted < most):
             ending = StopReason.CONTEXT_FULL
         if ending in {StopReason.EOG, StopReason.TOOL_CALL}:
             ending = StopReason.TOOL_CALL if self._calls else StopReason.EOG

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -74,6 +74,7 @@ _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
+    "Vary": "Accept",
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -117,6 +118,9 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def page(request: Request) -> Response:
+        if request.url.path == "/" and "text/html" not in request.headers.get("accept", ""):
+            # Ollama's clients look for these words; browsers name HTML.
+            return PlainTextResponse("Ollama is running", headers={"Vary": "Accept"})
         name, kind = _PAGE[request.url.path]
         text = (Path(__file__).parent / "page" / name).read_bytes()
         return Response(text, media_type=kind, headers=_PAGE_HEADERS)

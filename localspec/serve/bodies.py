@@ -40,7 +40,7 @@ _UNSUPPORTED: Mapping[str, Any] = {
     "response_format": {"type": "text"},
     # the prompt
     **dict.fromkeys(("chat_template", "template", "continue_final_message", "documents", "lora")),
-    **dict.fromkeys(("images",)),
+    **dict.fromkeys(("images", "context")),
     "chat_template_kwargs": {"enable_thinking": True},
     "reasoning_effort": "none",
     "reasoning_budget_tokens": -1,

@@ -12,6 +12,8 @@ from localspec.serve.answering import Service
 
 MOST_TEXTS = 2048
 """Of a request; as OpenAI has it."""
+_PART = 256
+"""Texts that the engine is asked at once: rows of more may not fit its frame."""
 
 Text = str | Sequence[int]
 
@@ -61,11 +63,15 @@ async def embed(
     model = service.catalogue.embedder(name, ranks=query is not None)
     given = tuple(each if isinstance(each, str) else tuple(each) for each in texts)
     async with replace(service, model=model).use() as backend:
-        vectors = await backend.vectors(Embed(0, given, query, cut))
-    rows = np.frombuffer(vectors.rows, np.float32).reshape(len(texts), vectors.width)
+        parts = [
+            await backend.vectors(Embed(0, given[at : at + _PART], query, cut))
+            for at in range(0, len(given), _PART)
+        ]
+    width = parts[0].width
+    rows = np.frombuffer(b"".join(each.rows for each in parts), np.float32).reshape(-1, width)
     if query is None:
-        rows = _of_length_1(rows, vectors.width if dimensions is None else dimensions)
-    return Embedded(name or model.name, rows, vectors.tokens)
+        rows = _of_length_1(rows, width if dimensions is None else dimensions)
+    return Embedded(name or model.name, rows, sum(each.tokens for each in parts))
 
 
 def _of_length_1(rows: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:

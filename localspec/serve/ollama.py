@@ -25,6 +25,7 @@ from localspec.serve import embeddings
 from localspec.serve.answering import Answers, Service, unless_gone
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
 from localspec.serve.ollama_form import OllamaForm, ns
+from localspec.serve.ollama_models import known_model
 from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
 
@@ -80,9 +81,9 @@ class EmbedBody(msgspec.Struct):
 async def chat(request: HttpRequest, service: Service) -> Answers | Response:
     """Answer a conversation."""
     body = await body_of(request, OllamaChatBody, "options")
-    service = _service(body, service)
     if not body.messages:
-        return await _resident(request, service, OllamaForm(service.name, chat=True))
+        return await _resident(request, body, service, chat=True)
+    service = _service(body, service)
     offer = openai_offer(body.tools, None, None)
     messages = [
         from_json(each, f"message {at}") for at, each in enumerate(_messages(body.messages), 1)
@@ -100,9 +101,9 @@ async def chat(request: HttpRequest, service: Service) -> Answers | Response:
 async def generate(request: HttpRequest, service: Service) -> Answers | Response:
     """Answer a text by the template of the model, go on with it as it is, or fill the gap behind it."""
     body = await body_of(request, GenerateBody, "options")
-    service = _service(body, service)
     if not (body.prompt or body.suffix):
-        return await _resident(request, service, OllamaForm(service.name, chat=False))
+        return await _resident(request, body, service, chat=False)
+    service = _service(body, service)
     if body.raw and body.system:
         raise UsageError("raw and system are given: a raw prompt has its system prompt in it")
     if body.think and (body.raw or body.suffix):
@@ -146,10 +147,17 @@ def _service(body: OllamaBody, service: Service) -> Service:
     return replace(service.of(body.model), keep_alive_s=_seconds(body.keep_alive))
 
 
-async def _resident(request: HttpRequest, service: Service, form: OllamaForm) -> Response:
+async def _resident(
+    request: HttpRequest, body: OllamaBody, service: Service, *, chat: bool
+) -> Response:
     """Load a model, or unload it where `keep_alive` is 0; return an answer without a word."""
+    model = known_model(service, body.model)
+    service = replace(service, model=model, keep_alive_s=_seconds(body.keep_alive))
+    form = OllamaForm(service.name, chat=chat)
     if service.keep_alive_s == 0:
-        service.residence.keep(service.model, 0)
+        for each in list(service.residence.residents):
+            if each.model.name == model.name:  # what makes its vectors, too
+                service.residence.keep(each.model, 0)
         return JSONResponse(form.empty("unload"))
 
     async def load() -> None:

@@ -56,7 +56,7 @@ async def tags(_: HttpRequest, service: Service) -> Response:
         models = dict[str, ServedModel]()
         for name in [service.loaded.name, *service.catalogue.listed()]:
             with suppress(NotFound):  # it was removed just now
-                models[name] = _known(service, name)
+                models[name] = known_model(service, name)
         return [_listed(name, model) for name, model in models.items()]
 
     return JSONResponse({"models": await asyncio.to_thread(listed)})
@@ -64,20 +64,21 @@ async def tags(_: HttpRequest, service: Service) -> Response:
 
 async def running(_: HttpRequest, service: Service) -> Response:
     """List the models in memory."""
-    now, models = datetime.now(UTC), list[Body]()
-    for each in service.residence.residents:
+    now, models = datetime.now(UTC), dict[str, Body]()
+    # One that writes and makes vectors, too, has two engines and one name.
+    for each in sorted(service.residence.residents, key=lambda each: not each.model.embeds):
         if (ready := service.residence.ready(each.model)) is not None:
             left_s = _NEVER_S if each.left_s is None else min(each.left_s, _NEVER_S)
             until = now + timedelta(seconds=left_s)
             more = {"expires_at": until.isoformat(), "size_vram": 0, "context_length": ready.n_ctx}
-            models.append({**_listed(each.model.name, each.model), **more})
-    return JSONResponse({"models": models})
+            models[each.model.name] = {**_listed(each.model.name, each.model), **more}
+    return JSONResponse({"models": list(models.values())})
 
 
 async def show(request: HttpRequest, service: Service) -> Response:
     """Describe a model."""
     body = await body_of(request, NameBody)
-    model = await asyncio.to_thread(_known, service, body.model or body.name)
+    model = await asyncio.to_thread(known_model, service, body.model or body.name)
     return JSONResponse(await asyncio.to_thread(_described, service, model))
 
 
@@ -86,7 +87,7 @@ async def pull(request: HttpRequest, service: Service) -> Response:
     body = await body_of(request, NameBody)
     name = body.model or body.name
     try:
-        await asyncio.to_thread(_known, service, name)
+        await asyncio.to_thread(known_model, service, name)
     except NotFound:
         wanted = printable_line(name)[:80]
         raise NotFound(
@@ -102,7 +103,7 @@ async def change(_: HttpRequest, service: Service) -> Response:  # noqa: ARG001 
     )
 
 
-def _known(service: Service, name: str) -> ServedModel:
+def known_model(service: Service, name: str) -> ServedModel:
     """Return the model of a name, whether it writes or makes vectors.
 
     Raises:

@@ -203,13 +203,21 @@ class TextForm(CompletionForm):
             return None
         tokens = [each for text in texts for each in text.logprobs]
         decode = getincrementaldecoder("utf-8")("ignore").decode
-        lengths = (len(decode(_bytes(each.piece))) for each in tokens)
+        lengths = [len(decode(_bytes(each.piece))) for each in tokens]
+        prompts = [each for each in texts if isinstance(each, Echo)]
+        # What the tokens of a prompt have before its text: a BOS, a space.
+        count, written = (
+            sum(len(each.logprobs) for each in prompts),
+            sum(len(each.text) for each in prompts),
+        )
+        more = sum(lengths[:count]) - written
+        offsets = accumulate(lengths, initial=start)
         return {
             "tokens": [_named(each.piece) for each in tokens],
             "token_logprobs": [_finite(each.logprob) for each in tokens],
             "top_logprobs": [_likeliest(each) for each in tokens],
             # Where a token begins, in characters of the text.
-            "text_offset": [*accumulate(lengths, initial=start)][: len(tokens)],
+            "text_offset": [max(0, each - more) for each in offsets][: len(tokens)],
         }
 
 

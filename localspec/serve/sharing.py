@@ -22,7 +22,6 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Detokenize,
-    Embed,
     Failed,
     FrameError,
     Hello,
@@ -119,6 +118,7 @@ class _Program:
     draft: str | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     numbers: dict[int, tuple[Backend, int]] = field(default_factory=dict)
+    asked: set[int] = field(default_factory=set)
     cancelled: set[int] = field(default_factory=set)
 
     def send(self, notice: Notice) -> None:
@@ -133,12 +133,13 @@ class _Program:
                 self._load(wanted)
             case SaveState(directory=directory) | RestoreState(directory=directory):
                 self.send(StateLeft(directory, _LEFT))
-            case Cancel(id=int(number)):
+            case Cancel(id=int(number)) if number in self.asked:
                 self.cancelled.add(number)
                 if number in self.numbers:
                     backend, engines = self.numbers[number]
                     backend.cancel(engines)
-            case Request() | Count() | Tokenize() | Detokenize() | Embed():
+            case Request() | Count() | Tokenize() | Detokenize():
+                self.asked.add(command.id)
                 task = asyncio.create_task(self._answer(command))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
@@ -191,6 +192,7 @@ class _Program:
             pass  # it is gone
         finally:
             self.numbers.pop(own, None)
+            self.asked.discard(own)
             self.cancelled.discard(own)
 
 

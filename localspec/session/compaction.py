@@ -20,7 +20,7 @@ COMMAND = "/compact"
 _KEY = "compact"
 NEARLY_FULL = 0.8
 """Share of the context from which on a summary is offered."""
-_SUMMARY_SHARE, _LEAST_TOKENS = 8, 64
+_SUMMARY_SHARE, _LEAST_TOKENS, _USUAL_TOKENS = 8, 64, 1024
 _RECENT_SHARE = 0.25
 
 
@@ -82,11 +82,17 @@ def _recent_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:
     return next((at for at, each in enumerate(context) if each.id == recent), len(context))
 
 
-def options_for(options: ReplyOptions, n_ctx: int) -> ReplyOptions:
-    """Return how a summary is made: in free words, in an eighth of the context, and not over and over."""
-    most = max(_LEAST_TOKENS, n_ctx // _SUMMARY_SHARE)
+def options_for(options: ReplyOptions, n_ctx: int, *, stop_loops: bool = True) -> ReplyOptions:
+    """Return how a summary is made: in free words, in an eighth of the context, and not over and over.
+
+    Args:
+        options: of the conversation.
+        n_ctx: tokens of the context; 0 where that is unknown.
+        stop_loops: whether what answers can end a text that repeats itself.
+    """
+    most = max(_LEAST_TOKENS, n_ctx // _SUMMARY_SHARE) if n_ctx else _USUAL_TOKENS
     made = ReplyOptions(options.sampling, options.seed, most)
-    return replace(made, stop_loops=True, think=options.think)
+    return replace(made, stop_loops=stop_loops, think=options.think)
 
 
 def branched(message: StoredMessage, ids: Mapping[int, int]) -> str:

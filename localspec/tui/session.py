@@ -323,7 +323,8 @@ class Session:
         """
         self._begin_question()
         news = [_ELSEWHERE] if self.talk.is_open_elsewhere else []
-        chosen = "" if self.settings == self.usual else self.settings.as_json()
+        is_usual = self.settings == self.usual and not self.settings.given
+        chosen = "" if is_usual else self.settings.as_json()
         question = self._with_files(text, self.talk.answered())
         self._request(self.talk.say(question, chosen))
         return news + self._unmatched(text)
@@ -489,12 +490,14 @@ class Session:
         work, ready = self.work, self.models.ready
         last = self._message(parent)
         if is_request(last):
-            work, options = None, options_for(options, 0 if ready is None else ready.n_ctx)
+            n_ctx, local = 0 if ready is None else ready.n_ctx, self.models.usual.server is None
+            work, options = None, options_for(options, n_ctx, stop_loops=local)
         request = self._request_of(
             turns,
             options,
             drop_oldest=self.drop_oldest,
-            draft=None if self.settings.draft == AUTO else self.settings.draft,
+            draft=None if self._draft == AUTO else self._draft,
+            given=self.settings.given,
             conversation=self.talk.number,
             **({} if work is None else {"tools": work.tools, "call_policy": work.policy}),
         )
@@ -645,14 +648,14 @@ class Session:
             self._resize(value)
             return
         settings = self.settings.changed(name, value)
-        if name == DRAFT:
+        if name == DRAFT and (settings.draft != AUTO or self.models.usual.server is None):
             self._require_drafter(settings.draft)
         self.settings = settings
         self._save_settings()
 
     def setting(self, name: str) -> str:
         """Return how answers are made, as it is typed."""
-        if name == DRAFT and self.settings.draft == AUTO:
+        if name == DRAFT and self._draft == AUTO:
             return self.models.usual.draft
         if name == CONTEXT:
             n_ctx, ready = self.models.usual.load.n_ctx, self.models.ready
@@ -667,8 +670,14 @@ class Session:
     def suit(self, usual: ChatSettings) -> None:
         """Answer as suits another model from now on, unless the user changed a setting of this conversation."""
         if replace(self.settings, n_ctx=None) == self.usual:
-            self.settings = replace(usual, n_ctx=self.settings.n_ctx)
+            given, n_ctx = self.settings.given, self.settings.n_ctx
+            self.settings = replace(usual, n_ctx=n_ctx, given=given)
         self.usual = usual
+
+    @property
+    def _draft(self) -> str:
+        """How is drafted in this conversation; a server knows that itself."""
+        return self.settings.draft if self.models.usual.server is None else AUTO
 
     def _require_drafter(self, mode: str) -> None:
         """Raise UsageError if nothing may draft, or a mode needs a draft model and none is loaded."""

@@ -6,9 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from localspec.errors import UsageError, did_you_mean
-from localspec.options import LoadOptions, Option, ReplyOptions, changed, options_of, values_of
+from localspec.options import (
+    LoadOptions,
+    Option,
+    ReplyOptions,
+    changed,
+    options_of,
+    values_of,
+)
+from localspec.options.fields import SAMPLING
 
 SYSTEM, CONTEXT, DRAFT = "system", "ctx", "draft"
+_GIVEN = "given"
 _OPTIONS: Mapping[str, Option] = {
     each.name: each
     for each in options_of(ReplyOptions)
@@ -37,11 +46,13 @@ class ChatSettings:
         options: of every answer.
         draft: how is drafted, as `--draft` has it; `auto` takes what the models were loaded to.
         n_ctx: tokens of context that were requested in this conversation; None if none were.
+        given: sampling options that the user set in this conversation, see `Request`.
     """
 
     options: ReplyOptions = field(default_factory=ReplyOptions)
     draft: str = AUTO
     n_ctx: int | None = None
+    given: tuple[str, ...] = field(default=(), compare=False)
 
     def changed(self, name: str, value: str) -> Self:
         """Return the settings with one of them read from its text.
@@ -58,7 +69,9 @@ class ChatSettings:
         if setting is None:
             hint = did_you_mean(name, SETTINGS) or f"choose one of {', '.join(SETTINGS)}"
             raise UsageError(f"there is no setting {name[:40]!r}: {hint}")
-        return replace(self, options=changed(self.options, {name: _value(setting, value)}))
+        given = dict.fromkeys((*self.given, name)) if name in SAMPLING else self.given
+        options = changed(self.options, {name: _value(setting, value)})
+        return replace(self, options=options, given=tuple(given))
 
     def text_of(self, name: str) -> str:
         """Return one setting as it is typed."""
@@ -71,6 +84,7 @@ class ChatSettings:
         """Return the settings as they are stored with a conversation; the seed is no setting of it."""
         values = values_of(self.options)
         stored = {name: values[name] for name in _STORED} | {DRAFT: self.draft}
+        stored |= {_GIVEN: self.given} if self.given else {}
         return json.dumps(stored if self.n_ctx is None else stored | {CONTEXT: self.n_ctx})
 
     def from_json(self, text: str) -> Self:
@@ -86,6 +100,7 @@ class ChatSettings:
                 options=changed(self.options, given),
                 draft=draft if isinstance(draft, str) else self.draft,
                 n_ctx=LoadOptions(n_ctx=values.get(CONTEXT)).n_ctx,
+                given=tuple(name for name in SAMPLING if name in values.get(_GIVEN, ())),
             )
         except (ValueError, TypeError, AttributeError, UsageError):
             return self

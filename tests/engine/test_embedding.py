@@ -1,6 +1,7 @@
 """Questions for vectors share passes, and each ends by itself: with its rows, cancelled, or with what is wrong with it."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -125,6 +126,33 @@ def test_a_question_can_be_cancelled_in_the_middle_of_a_pass_and_others_go_on() 
     asked.embedding.step()
     assert not asked.embedding.busy
     assert "stops" in asked.reason(4)
+
+
+def test_a_cancelled_question_interrupts_no_pass_that_others_need() -> None:
+    asked, seen = Asked(), list[bool]()
+
+    def gone(*numbers: int) -> None:
+        for number in numbers:
+            asked.embedding.cancel(number)
+        seen.append(asked.flag.is_set)
+        asked.model.before = lambda: None
+
+    for number, others in [(1, (2,)), (3, (4,)), (5, ())]:
+        asked.embedding.submit(Embed(number, ("aa",)))
+        for other in others:
+            asked.embedding.submit(Embed(other, ("c",)))
+        waiting = Embed(90 + number, ("xxxxxxxx",))
+        asked.embedding.submit(waiting)
+        # What shares the pass; what waits; all of the pass.
+        cancelled = {1: (1,), 3: (waiting.id,), 5: (5,)}[number]
+        asked.model.before = partial(gone, *cancelled)
+        asked.embedding.step()
+        for other in others:
+            assert asked.rows(other) == [[1, ord("c")]]
+        while asked.embedding.busy:
+            asked.embedding.step()
+        assert "cancelled" in asked.reason(cancelled[0])
+    assert seen == [False, False, True]
 
 
 def test_what_is_wrong_with_one_question_ends_no_other() -> None:

@@ -219,6 +219,15 @@ def test_options_become_the_fields_of_the_server_that_it_is(
     assert {name: each for name, each in body.items() if name not in usual} == fields
 
 
+def test_what_a_request_sets_is_sent_even_where_it_is_what_is_usual_here() -> None:
+    given = Request(1, HELLO, given=("temperature", "penalty_last_n"))
+    with double(FINE, v1_models=of("vllm")) as server:
+        talk(server, given, Request(2, HELLO))
+    first, second = server.chats()
+    assert (first["temperature"], second.get("temperature")) == (0.8, None)
+    assert "repeat_last_n" not in first
+
+
 @pytest.mark.parametrize(
     ("request_", "word"),
     [
@@ -249,10 +258,51 @@ def test_a_text_as_it_is_goes_as_a_completion_and_an_answer_goes_on() -> None:
     ) as server:
         raw, more = talk(server, Request(1, raw="Once upon a"), Request(2, begun))[1]
     assert finished(raw).reply.text == " time"
-    assert finished(raw).reply.stop_reason is StopReason.CONTEXT_FULL, "nothing else limited it"
+    assert finished(raw).reply.stop_reason is StopReason.LENGTH
     assert server.asked[2].body["prompt"] == "Once upon a"
     assert finished(more).message == Message.assistant("Once more")
     assert server.chats()[0]["continue_final_message"] is True
+
+
+@pytest.mark.parametrize(
+    ("owner", "limit", "options", "sent"),
+    [
+        ("vllm", 99, ReplyOptions(), 99 - 11 // 3 - 4),
+        ("vllm", 5, ReplyOptions(), 1),
+        ("vllm", 99, ReplyOptions(max_tokens=7), 7),
+        ("openai", None, ReplyOptions(), 2048),
+        ("llamacpp", 99, ReplyOptions(), -1),
+        ("localspec", 99, ReplyOptions(), -1),
+    ],
+)
+def test_a_text_as_it_is_goes_on_beyond_a_server_s_usual_16_tokens(
+    owner: str, limit: int | None, options: ReplyOptions, sent: int
+) -> None:
+    models = said({"data": [{"id": "m", "owned_by": owner, "max_model_len": limit}]})
+    text = event({"choices": [{"text": " time", "finish_reason": "stop"}]}) + USAGE + DONE
+    with double(FINE, v1_completions=streamed(text), v1_models=models) as server:
+        ask(server, Request(1, raw="Once upon a", options=options))
+    assert server.asked[-1].body["max_tokens"] == sent
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ((7, 3), StopReason.LENGTH),
+        ((90, 9), StopReason.CONTEXT_FULL),
+        ((90, 8), StopReason.CONTEXT_FULL),
+        (None, StopReason.LENGTH),
+    ],
+)
+def test_a_context_is_full_where_the_server_s_figures_say_so(
+    counts: tuple[int, int] | None, reason: StopReason
+) -> None:
+    figures = counts and {"prompt_tokens": counts[0], "completion_tokens": counts[1]}
+    usage = event({"choices": [], "usage": figures}) if figures else b""
+    with double(
+        streamed(words("So"), event(delta("length")), usage, DONE), v1_models=of("x")
+    ) as server:
+        assert finished(ask(server)).reply.stop_reason is reason
 
 
 def test_the_gate_of_a_request_masks_what_the_server_says() -> None:
@@ -283,6 +333,7 @@ DEEP = b"data: " + b"[" * 100_000 + b"\n\n"
         (nonsense(event(delta(content=7))), LocalspecError, "no part of an answer"),
         (nonsense(event({"usage": {"prompt_tokens": -1}})), LocalspecError, "no part of an answer"),
         (nonsense(event({"error": {"message": "out of \x1b[31mmemory"}})), LocalspecError, "memory"),
+        (nonsense(event({"object": "error", "message": "out of memory", "code": 500})), LocalspecError, "broke off: out of memory"),
         (nonsense(b"data: " + b"x" * 300_000), LocalspecError, "MB in a line"),
         (streamed(*[words("x" * 1000)] * 200, STOP), LocalspecError, "MB in all"),
         (nonsense(b"garbage without a colon\n\n"), EngineGone, "middle of the answer"),

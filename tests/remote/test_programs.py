@@ -11,6 +11,13 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.request import Request
+from localspec.engine import engine as engines
+from localspec.engine.engine import entered
+from localspec.engine.protocol import Load
+from localspec.launch.engine import open_engine
+from localspec.messages import Message
+from localspec.options import LaunchOptions
 from localspec.remote.client import KEY
 from localspec.session.conversation import History
 from tests.cli.command import Done, assert_one_complaint, localspec, started, succeed
@@ -201,6 +208,23 @@ def test_a_chat_in_lines_goes_on_after_a_server_that_fails() -> None:
         assert word in news[at], news
 
 
+def test_a_conversation_that_drafted_is_summarised_and_goes_on_at_a_server(tmp_path: Path) -> None:
+    models = {"data": [{"id": "m"}]}
+    with double(FINE, v1_models=said(models)) as server:
+        succeed("run", "--server", server.url, "--keep", "Hello")
+        with closing(History(tmp_path / "data/history")) as history:
+            history.update(1, settings='{"draft": "off"}')
+        lines = b"Two\n/compact\n/set draft auto\n/set temperature 0\n/set temperature 0.8\nThree\n"
+        done = localspec("chat", "--plain", "--server", server.url, "-c", "1", stdin=lines)
+        assert "cannot be had" not in done.err, done.err
+        assert done.out.count("Hi you") >= 3, done.err
+        localspec("chat", "--plain", "--server", server.url, "-c", "1", stdin=b"Four\n")
+    _, two, summary, three, four = server.chats()
+    assert summary["max_tokens"] == 1024
+    assert "temperature" not in two
+    assert three["temperature"] == four["temperature"] == 0.8
+
+
 def test_tools_are_called_and_their_results_answered(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
@@ -284,3 +308,46 @@ def test_a_batch_whose_server_dies_says_how_to_go_on(tmp_path: Path) -> None:
         done = localspec(*batch(server, tmp_path, "-q"))
     assert_one_complaint(done, 1, "broke off", "use --resume")
     assert (tmp_path / "out.jsonl").read_text().count("\n") == 1
+
+
+def test_what_lines_and_flags_set_is_sent_and_a_receipt_knows_the_flags(tmp_path: Path) -> None:
+    lines = [
+        {"prompt": "a", "temperature": 0.8},
+        {"prompt": "b"},
+        {"prompt": "c", "reply_options": {"top_k": 40}},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    with double(FINE) as server:
+        succeed(*batch(server, tmp_path, "-q"))
+        fields = [{*each} & {"temperature", "top_k"} for each in server.chats()]
+        assert fields == [{"temperature"}, set(), {"top_k"}]
+        done = localspec(*batch(server, tmp_path, "-q", "--resume", "--temperature", "0.8"))
+    assert_one_complaint(done, done.code, "other options")
+
+
+@pytest.mark.parametrize("after", [{"retry-after": "1"}, {}])
+def test_a_batch_asks_a_busy_server_again_when_it_says_so(
+    tmp_path: Path, after: dict[str, str]
+) -> None:
+    (tmp_path / "in.jsonl").write_text('{"prompt": "a"}\n')
+    busy = said({"error": "many"}, 429, **after)
+    with double([busy, busy, FINE]) as server:
+        begun_s = time.monotonic()
+        done = succeed(*batch(server, tmp_path))
+        took_s = time.monotonic() - begun_s
+    assert len(server.chats()) == 3
+    assert took_s > (2 if after else 1.5)
+    assert done.err.count("is busy") == 1, done.err
+
+
+def test_a_line_fails_and_the_next_is_asked_where_a_server_stays_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "_MOST_BUSY_S", 1.0)
+    busy = said({"error": "many"}, 429, **{"retry-after": "900"})
+    with double([busy, busy, FINE]) as server:
+        requests = (Request(at, (Message.user("a"),)) for at in (1, 2))
+        with entered(open_engine(Load(LaunchOptions(server=server.url)))) as engine:
+            first, second = engine.answer(requests, lambda: False)
+    assert "many" in str(first.error)
+    assert second.reply is not None

@@ -84,11 +84,15 @@ def test_nothing_of_a_secret_leaves(server: Served, way: str, stream: bool) -> N
         (TEXT, {"logprobs": 2}),
         (TALK, {"logprobs": True, "top_logprobs": 3}),
         (RESPONSES, {"top_logprobs": 2}),
+        (CHAT, {"prediction": {"type": "content", "content": KEY}}),
     ],
 )
-def test_logprobs_are_refused(server: Served, path: str, more: dict[str, Any]) -> None:
+def test_what_tells_of_masked_tokens_is_refused(
+    server: Served, path: str, more: dict[str, Any]
+) -> None:
     server.client.headers["Authorization"] = "Bearer masked"
-    server.refuse(path, "logprobs cannot be had behind a gate", **bodies("key")[path], **more)
+    what = "prediction" if "prediction" in more else "logprobs"
+    server.refuse(path, f"{what} cannot be had behind a gate", **bodies("key")[path], **more)
 
 
 @STREAMED

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.events import Echo, Text, TokenLogprob
 from localspec.messages import Message
+from localspec.serve.openai_forms import TextForm
 from localspec.serve.steady import steady
 from tests.serve.clients import anthropic, openai
 from tests.serve.serving import CHAT, COUNT, MESSAGES, RESPONSES, TEXT, Served, bodies, turn, user
@@ -143,6 +145,15 @@ def test_a_text_goes_on_as_it_is_and_has_logprobs_in_its_own_form(client: Any) -
     stream = client.completions.create(**given, stop="long", stream=True)
     parts = [each.choices[0].logprobs for each in stream if each.choices[0].logprobs]
     assert [at for each in parts for at in each.text_offset] == offsets
+
+
+def test_offsets_of_an_echo_leave_out_what_its_text_lacks() -> None:
+    tokens = tuple(TokenLogprob(each, -1.0) for each in ("<s>", " tea", " is"))
+    form = TextForm("a", logprobs=True, count=1)
+    piece = form.piece(0, Echo("tea is", tokens))
+    assert piece["logprobs"]["text_offset"] == [0, 0, 3]
+    more = form.piece(0, Text(" hot", logprobs=(TokenLogprob(" hot", -1.0),)))
+    assert more["logprobs"]["text_offset"] == [6]
 
 
 def test_a_prompt_may_be_ids_or_several_of_either(client: Any, server: Served) -> None:

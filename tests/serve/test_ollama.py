@@ -130,6 +130,7 @@ def test_options_have_ollamas_names(server: Served) -> None:
         (TALK, {"messages": said("x"), "top_logprobs": 2}, "without logprobs"),
         (TALK, {"messages": said("x"), "tools": {}}, "tools is not a list"),
         (GENERATE, {"prompt": "x", "images": ["aaaa"]}, "images is not supported"),
+        (GENERATE, {"prompt": "x", "context": [1, 2, 3]}, "context is not supported"),
         (GENERATE, {"prompt": "x", "template": "{{ .Prompt }}"}, "template is not supported"),
         (GENERATE, {"prompt": "x", "raw": True, "system": "y"}, "raw and system"),
         (GENERATE, {"prompt": "x", "raw": True, "think": "low"}, "no template is used"),
@@ -233,7 +234,7 @@ def test_thoughts_have_a_field_of_their_own() -> None:
 
 
 def test_a_text_is_answered_goes_on_or_has_a_gap_filled(ask: Any, server: Served) -> None:
-    done = ask.generate("a-pair", "Rhine?", system="Be brief.", context=[1, 2])
+    done = ask.generate("a-pair", "Rhine?", system="Be brief.", context=[])
     assert (done.response, done.done_reason, done.context) == (RHINE, "stop", None)
     assert [each.text for each in server.request.messages] == ["Be brief.", "Rhine?"]
     pieces = list(ask.generate("a-pair", "Rhine?", stream=True))

@@ -50,6 +50,10 @@ def test_its_files_are_small_and_load_nothing_from_elsewhere() -> None:
 
 def test_it_needs_no_key_and_lets_none_in_without_one() -> None:
     with served(SCRIPT, guard=Guard(keys=(KEY,))) as server:
+        words = server.client.get("/")
+        assert words.text == "Ollama is running", "its clients look for that"
+        assert words.headers["content-type"].startswith("text/plain")
+        server.client.headers["Accept"] = "text/html,*/*;q=0.8"  # as browsers do
         for path, kind in FILES.items():
             answer, head = server.client.get(path), server.client.head(path)
             assert (answer.status_code, head.status_code, head.content) == (200, 200, b"")

@@ -68,6 +68,15 @@ def serving(
         assert process.wait(PATIENCE_S) == 0
 
 
+def test_one_that_stops_with_stdin_takes_any_stdin_and_needs_one() -> None:
+    words = ("serve", "smollm2-135m", "--port", "0", "--until-stdin-ends", "--ctx", "512")
+    with started(*words, *PLAIN) as process:
+        assert process.wait(PATIENCE_S) == 0, "/dev/null has ended"
+    closed = localspec(*words, *PLAIN, shell=("sh", "-c", 'exec "$@" <&-', "sh"))
+    assert closed.code == 0, closed.err
+    assert_one_complaint(localspec(*words, "--background"), 2, "there is no stdin")
+
+
 def by_run(question: str, temperature: float, seed: int) -> str:
     """Return what `localspec run` answers without drafting."""
     done = answer(
