@@ -12,6 +12,7 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths, safe_widths
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.llama import tiny_models
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 PROMPT = "Repeat five times: the cat sat on the mat and looked at the dog, and the dog at the cat."
@@ -33,6 +34,7 @@ def answers(path: Path, draft: str, parallel: int | None = 1) -> tuple[list[str]
             load=OPTIONS,
         )
     runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
+    assert runtime.target.native.pass_width == FIXED_WIDTH
     texts, drafted = [], 0
     for temperature in (0.0, 0.8):
         options = ReplyOptions(SamplingParams(temperature=temperature), max_tokens=80, seed=5)
@@ -71,6 +73,23 @@ def test_several_sequences_keep_passes_of_single_tokens(
         assert isinstance(targets, LlamaSequences)
         assert (targets.native.pass_width, targets.most_rows) == (width, rows)
         runtime.assistant.close()
+
+
+def test_heads_of_the_file_give_way_to_lookup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    path = tiny_models.write_windowed(tmp_path / "target.gguf", 0.008, mtp=2)
+    monkeypatch.setattr(LlamaModel, "on_gpu", ON_GPU, raising=False)
+    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH)
+    monkeypatch.setattr(loading, "calibrated_widths", lambda *_: widths)
+    launch = LaunchOptions(target=str(path), exact=True, fit=False, load=OPTIONS)
+    plan = make_plan(launch)
+    assert plan.heads is not None
+    runtime = load(plan)
+    assert runtime.assistant.models.draft_models is None
+    assert runtime.drafting.longest == FIXED_WIDTH - 1
+    runtime.assistant.close()
 
 
 def test_a_fixed_width_is_looked_for_where_no_other_is_exact(smollm2_path: Path) -> None:

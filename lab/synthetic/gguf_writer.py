@@ -6,11 +6,12 @@ Source: the GGUF specification, versions 2 and 3.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
-from lab.synthetic.gguf_layout import Placed
+from lab.synthetic.gguf_layout import GgufLayout, Placed
 
 CHUNK_BYTES = 8 << 20
 
@@ -61,6 +62,39 @@ def write_gguf(
         assert size == tensor.like.size_bytes, tensor.name
         file.write(bytes(_aligned(size, alignment) - size))
         written += size
+
+
+def write_model(
+    source: Path,
+    destination: Path,
+    layout: GgufLayout,
+    values: Mapping[str, bytes],
+    tensors: Callable[[BinaryIO], Sequence[NewTensor]],
+) -> None:
+    """Write a model that is made from another one, whole or not at all; one that is there stays.
+
+    Args:
+        source: the other one.
+        destination: the new file; its folder is made.
+        layout: of the source.
+        values: of the new file.
+        tensors: returns those of the new file, reading the source.
+
+    Raises:
+        OSError: the disk has no room for it.
+    """
+    if destination.exists():
+        return
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    partial = destination.with_suffix(".partial")
+    try:
+        with source.open("rb") as original, partial.open("wb") as file:
+            written = write_gguf(file, layout.version, values, tensors(original), layout.alignment)
+            for _ in written:
+                pass
+        partial.replace(destination)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def copied(source: BinaryIO, placed: Placed) -> Iterator[bytes]:

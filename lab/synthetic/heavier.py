@@ -7,12 +7,11 @@ With it, large-target economics can be measured on any machine.
 import re
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from lab.synthetic.gguf_layout import GgufLayout, read_layout
-from lab.synthetic.gguf_writer import NewTensor, copied, number, text, write_gguf, zeros
+from lab.synthetic.gguf_writer import NewTensor, copied, number, text, write_model, zeros
 from localspec.errors import ModelFileError, UsageError
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.gguf_encoding import Reader
@@ -54,19 +53,12 @@ def heavier(source: Path, times: int, folder: Path) -> Path:
             f"times is {times}: it must be from 2 to {MOST_LAYERS // n_layers} for a model of {n_layers} layers"
         )
     destination = folder / f"{source.stem[:40]}-{source.stat().st_mtime_ns}-x{times}.gguf"
-    if not destination.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = destination.with_suffix(".partial")
-        try:
-            with source.open("rb") as original, partial.open("wb") as file:
-                values = _values(layout, f"{header.architecture}", n_layers, times)
-                tensors = list(_tensors(original, layout, n_layers, times))
-                for _ in write_gguf(file, layout.version, values, tensors, layout.alignment):
-                    pass
-            partial.replace(destination)
-        finally:
-            with suppress(FileNotFoundError):
-                partial.unlink()
+    values = _values(layout, f"{header.architecture}", n_layers, times)
+
+    def tensors(original: BinaryIO) -> list[NewTensor]:
+        return list(_tensors(original, layout, n_layers, times))
+
+    write_model(source, destination, layout, values, tensors)
     return destination
 
 

@@ -6,14 +6,13 @@ a wide layer at another speed than many narrow ones (`heavier`), whose passes co
 
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from lab.synthetic.gguf_layout import GgufLayout, Placed, read_layout
-from lab.synthetic.gguf_writer import NewTensor, number, text, write_gguf
+from lab.synthetic.gguf_writer import NewTensor, number, text, write_model
 from localspec.errors import ModelFileError, UsageError
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.gguf_encoding import Reader
@@ -53,19 +52,11 @@ def wider(source: Path, times: int, folder: Path) -> Path:
     if times < 2:
         raise UsageError(f"times is {times}: it must be 2 or more")
     destination = folder / f"{source.stem[:40]}-{source.stat().st_mtime_ns}-w{times}.gguf"
-    if not destination.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = destination.with_suffix(".partial")
-        try:
-            with source.open("rb") as original, partial.open("wb") as file:
-                tensors = [_tensor(original, each, times) for each in layout.tensors]
-                values = _values(header, layout, times)
-                for _ in write_gguf(file, layout.version, values, tensors, layout.alignment):
-                    pass
-            partial.replace(destination)
-        finally:
-            with suppress(FileNotFoundError):
-                partial.unlink()
+
+    def tensors(original: BinaryIO) -> list[NewTensor]:
+        return [_tensor(original, each, times) for each in layout.tensors]
+
+    write_model(source, destination, layout, _values(header, layout, times), tensors)
     return destination
 
 

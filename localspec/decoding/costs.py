@@ -17,7 +17,7 @@ _OUTLIER = 1.5
 _FORGETS = 320
 """Plain passes in a row after which what wide passes showed counts half."""
 _RETURN_PASSES = 4
-"""Wide passes that count as seen without a dearer pass behind them, so that one disturbed pass says little."""
+"""Wide passes assumed beforehand without a dearer pass behind them, so that one disturbed pass says little."""
 _STEADY = 16
 """Passes behind the last plain one that followed another, after which what is slow may be the machine instead."""
 _RETURN_NOTED = 0.1

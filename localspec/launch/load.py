@@ -462,7 +462,7 @@ class _Loading:
     ) -> tuple[LoadPlan, PairCosts | None, int]:
         """Let every pass have so many tokens; return the plan, what passes cost then, and how many tokens may count.
 
-        Rows of heads are not looked for among padded ones: where nobody asked for heads, the plan is without them.
+        Heads do not read rows of padded passes: unless a mode names them, the plan is without them.
         """
         targets.fix_width(width)
         if self.plan.heads is not None and not any(mode.needs_heads for mode in self.plan.modes):

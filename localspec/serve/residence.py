@@ -292,9 +292,10 @@ class Residence:
 
     async def _load(self, model: ServedModel) -> None:
         """Load a model that requests wait for, or tell them why it cannot be."""
-        self._loading = resident = self.resident(model) or self._add(model)
-        resident.rests, resident.keep_alive_s = False, self._keep_alive_s
+        resident = self.resident(model)
         try:
+            self._loading = resident = resident or self._add(model)
+            resident.rests, resident.keep_alive_s = False, self._keep_alive_s
             if await self._has_loaded(resident):
                 resident.is_loaded = True
                 resident.used = next(self._uses)
@@ -302,7 +303,8 @@ class Residence:
                 await self._let_go(resident)
         except Exception as error:  # a fault, too: else its requests would wait for ever
             try:
-                await self._let_go(resident)
+                if resident is not None:
+                    await self._let_go(resident)
             finally:
                 self._refuse(model, error)
         finally:

@@ -166,6 +166,8 @@ def test_a_wide_pass_is_charged_with_the_return_from_it() -> None:
 def test_a_slow_machine_is_no_return_for_long(load: float) -> None:
     """Plain and wide passes alternate as the machine becomes slower, and later nothing is drafted on it."""
     running = RunningCosts(PassCosts((1, 4), (1.0, 3.0)))
+    for _ in range(10):
+        running.add(1, 1.0)
     for factor in (1.0, load):
         for _ in range(60):
             running.add(4, 3.0 * factor)

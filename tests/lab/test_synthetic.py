@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lab.synthetic.gguf_layout import Placed, read_layout
-from lab.synthetic.gguf_writer import zeros
+from lab.synthetic.gguf_writer import write_model, zeros
 from lab.synthetic.heavier import heavier
 from localspec.errors import ModelFileError, UsageError
 from localspec.models.gguf import read_header
@@ -147,7 +147,7 @@ def test_what_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(heavier.__globals__, "write_gguf", interrupt)
+    monkeypatch.setitem(write_model.__globals__, "write_gguf", interrupt)
     with pytest.raises(KeyboardInterrupt):
         heavier(toy(tmp_path), 2, tmp_path / "made")
     assert list((tmp_path / "made").iterdir()) == []

@@ -195,18 +195,24 @@ def test_of_busy_models_the_first_that_nothing_uses_is_let_go() -> None:
     assert log == ["b", "a", "unload a", "b", "load d", "d"]
 
 
+@pytest.mark.parametrize("where", ["load", "__init__"])
 def test_a_fault_in_loading_ends_the_wait_and_the_next_model_is_loaded(
-    monkeypatch: pytest.MonkeyPatch,
+    where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(residence: Residence, memory: Memory) -> None:
-        load = Loads.load
+        load, init = Loads.load, Loads.__init__
 
         async def fail(loads: Loads, others: Held | None = None) -> None:
             if loads.name == B.name:
                 raise RuntimeError("a bug")
             await load(loads, others)
 
-        monkeypatch.setattr(Loads, "load", fail)
+        def fail_at_once(loads: Loads, memory: Memory, name: str) -> None:
+            if name == B.name:
+                raise RuntimeError("a bug")
+            init(loads, memory, name)
+
+        monkeypatch.setattr(Loads, where, fail if where == "load" else fail_at_once)
         tasks = [asyncio.create_task(use(residence, memory, each)) for each in (B, B, D)]
         async with asyncio.timeout(PATIENCE_S):
             ends = await asyncio.gather(*tasks, return_exceptions=True)
