@@ -4,15 +4,19 @@ A text holds the words and the documents of a message, as a model reads them and
 form of OpenAI's chat bodies, which chat templates read as well.
 """
 
+import binascii
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
 
 from localspec.display import printable
 from localspec.errors import UsageError
+from localspec.media import checked_kind
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -20,6 +24,9 @@ _HEADER = re.compile(r'\n\n<file name="([^"\n]*)">\n')
 _HALF = "half of a character (a lone surrogate)"
 _LOST = "this call was not carried out: the program ended before it"
 _END, _BROKEN_END = "</file>", "<\\/file>"
+MEDIA = "\ud801"
+"""Encloses the hash of a picture or a sound where a template renders it: a lone surrogate, as `BREAK` is, that no content can forge."""
+_DATA_URL = re.compile(r"data:(?:image|audio)/[\w.+-]+;base64,", re.ASCII)
 
 
 class Tagged(msgspec.Struct, frozen=True, tag=True):
@@ -50,6 +57,47 @@ class DocumentPart(Tagged, frozen=True):
         return f'\n\n<file name="{name}">\n{self.text.replace(_END, _BROKEN_END)}\n{_END}'
 
 
+class MediaPart(Tagged, frozen=True):
+    """A picture or a sound that goes with what is said.
+
+    Args:
+        kind: which of the two.
+        name: as the user wrote it.
+        data: the file, byte by byte; base64 in JSON.
+    """
+
+    kind: Literal["image", "audio"]
+    name: str
+    data: bytes
+
+    @classmethod
+    def of(cls, data: bytes, name: str) -> "MediaPart":
+        """Return a file as a part of a message.
+
+        Raises:
+            UsageError: it is neither picture nor sound, or too large.
+        """
+        return cls(checked_kind(data, name), name, data)
+
+    @classmethod
+    def of_base64(cls, data: str, name: str) -> "MediaPart":
+        """Return a file in base64 as a part of a message; raises as `of` does, and where it is no base64."""
+        try:
+            return cls.of(binascii.a2b_base64(data.encode("ascii"), strict_mode=True), name)
+        except (ValueError, UnicodeEncodeError):
+            raise UsageError(f"{name} is no base64: encode the file") from None
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the file, in hexadecimal digits."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def marker(self) -> str:
+        """What stands for it in a prompt's text, until an encoder has made tokens of it."""
+        return f"{MEDIA}{self.sha256}{MEDIA}"
+
+
 class ToolCall(Tagged, frozen=True):
     """A function that the assistant wants to have called.
 
@@ -78,7 +126,7 @@ class ToolResult(Tagged, frozen=True):
     is_error: bool = False
 
 
-Part = TextPart | DocumentPart | ToolCall | ToolResult
+Part = TextPart | DocumentPart | MediaPart | ToolCall | ToolResult
 
 _READ = (TextPart, DocumentPart)
 
@@ -89,7 +137,7 @@ class Message:
 
     Args:
         role: who says it.
-        parts: what is said: texts and documents; calls only of the assistant; a tool says one result and nothing else.
+        parts: what is said: texts, documents, pictures and sounds; calls only of the assistant; a tool says one result and nothing else.
         thinking: the thoughts of a reply, apart from its answer.
     """
 
@@ -103,9 +151,11 @@ class Message:
         return cls("system", _words(text))
 
     @classmethod
-    def user(cls, text: str, documents: Iterable[DocumentPart] = ()) -> "Message":
-        """Return what a user typed, and the documents that go with it."""
-        return cls("user", (*_words(text), *documents))
+    def user(
+        cls, text: str, documents: Iterable[DocumentPart] = (), media: Iterable[MediaPart] = ()
+    ) -> "Message":
+        """Return what a user typed, and what goes with it: pictures and sounds before it, documents behind."""
+        return cls("user", (*media, *_words(text), *documents))
 
     @classmethod
     def assistant(cls, text: str, thinking: str = "") -> "Message":
@@ -119,12 +169,8 @@ class Message:
 
     @property
     def text(self) -> str:
-        """Words and documents as one text, as a model reads them; without calls and results."""
-        return "".join(
-            each.text if isinstance(each, TextPart) else each.block
-            for each in self.parts
-            if isinstance(each, _READ)
-        )
+        """Words and documents as one text, as a model reads them; without media, calls and results."""
+        return _text(self.parts)
 
     @property
     def typed(self) -> str:
@@ -137,6 +183,11 @@ class Message:
         return tuple(each for each in self.parts if isinstance(each, DocumentPart))
 
     @property
+    def media(self) -> tuple[MediaPart, ...]:
+        """The pictures and sounds, in order."""
+        return tuple(each for each in self.parts if isinstance(each, MediaPart))
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls, in order."""
         return tuple(each for each in self.parts if isinstance(each, ToolCall))
@@ -144,27 +195,27 @@ class Message:
     def changed(self, change: Callable[[str], str]) -> "Message":
         """Return the message with `change` applied to all that a model reads of it.
 
-        Words and documents become one part, since a model reads them as one text.
+        Words and documents become one part between two media, since a model reads them as one text.
         """
-        others: list[Part] = []
-        for each in self.parts:
-            match each:
-                case ToolCall():
-                    others.append(
-                        ToolCall(change(each.id), change(each.name), change(each.arguments))
-                    )
-                case ToolResult():
-                    changed = msgspec.structs.replace(
-                        each, call_id=change(each.call_id), text=change(each.text)
-                    )
-                    others.append(changed)
-                case _:
-                    pass
-        return Message(
-            self.role,
-            (*_words(change(self.text)), *others),
-            self.thinking and change(self.thinking),
-        )
+        contents, others = list[Part](), list[Part]()
+        for readable, parts in groupby(self.parts, lambda each: isinstance(each, _READ)):
+            if readable:
+                contents += _words(change(_text(parts)))
+                continue
+            for each in parts:
+                match each:
+                    case ToolCall():
+                        others.append(
+                            ToolCall(change(each.id), change(each.name), change(each.arguments))
+                        )
+                    case ToolResult():
+                        changed = msgspec.structs.replace(
+                            each, call_id=change(each.call_id), text=change(each.text)
+                        )
+                        others.append(changed)
+                    case _:
+                        contents.append(each)
+        return Message(self.role, (*contents, *others), self.thinking and change(self.thinking))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +238,7 @@ class Infill:
 
 
 def to_json(message: Message) -> dict[str, Any]:
-    """Return a message as OpenAI's chat bodies and chat templates have it.
+    """Return a message as OpenAI's chat bodies and chat templates have it; a picture or a sound is its marker in the text.
 
     Beside their fields, `reasoning_content` holds thoughts, and `is_error` is true of a result that is an error. Calls
     stand behind the text.
@@ -196,7 +247,7 @@ def to_json(message: Message) -> dict[str, Any]:
         if isinstance(each, ToolResult):
             failed = {"is_error": True} if each.is_error else {}
             return {"role": "tool", "tool_call_id": each.call_id, "content": each.text, **failed}
-    value: dict[str, Any] = {"role": message.role, "content": message.text}
+    value: dict[str, Any] = {"role": message.role, "content": _text(message.parts, markers=True)}
     if message.thinking:
         value["reasoning_content"] = message.thinking
     if message.calls:
@@ -231,6 +282,22 @@ class _TextForm(msgspec.Struct, tag_field="type", tag="text"):
     text: str
 
 
+class _ImageUrl(msgspec.Struct):
+    url: str
+
+
+class _ImageForm(msgspec.Struct, tag_field="type", tag="image_url"):
+    image_url: _ImageUrl
+
+
+class _AudioData(msgspec.Struct):
+    data: str
+
+
+class _AudioForm(msgspec.Struct, tag_field="type", tag="input_audio"):
+    input_audio: _AudioData
+
+
 class _FunctionForm(msgspec.Struct):
     name: str
     arguments: str
@@ -244,29 +311,46 @@ class _CallForm(msgspec.Struct):
 class _MessageForm(msgspec.Struct):
     """A message as OpenAI's chat bodies have it; of fields that its role does not have, nothing is read."""
 
-    content: str | list[_TextForm] | msgspec.UnsetType | None = msgspec.UNSET
+    content: str | list[_TextForm | _ImageForm | _AudioForm] | msgspec.UnsetType | None = (
+        msgspec.UNSET
+    )
     reasoning_content: str | None = None
     tool_calls: list[_CallForm] | None = None
     tool_call_id: str | None = None
     is_error: Any = None
 
 
-def from_json(value: Any, what: str = "the message") -> Message:
+def _refused(url: str) -> MediaPart:
+    raise UsageError(
+        f"the picture at {printable(url[:80])} is not fetched: send it as a data: URL with its base64"
+    )
+
+
+def from_json(
+    value: Any, what: str = "the message", open_url: Callable[[str], MediaPart] = _refused
+) -> Message:
     """Return the message in a JSON value: what `to_json` returns, or a body of OpenAI's form.
 
-    The role may be `developer`, too, which is `system`. A content may be a list of parts, all of them text.
+    The role may be `developer`, too, which is `system`. A content may be a list of parts: text, and of a user's message
+    `image_url` (a data URL, or what `open_url` opens) and `input_audio` as well.
 
     Args:
         value: as `json.loads` returns it.
         what: how errors call it.
+        open_url: returns the picture behind a URL that holds none itself; raises UsageError where it must not be read.
 
     Raises:
         UsageError: it is no such message, or has no words where some are needed.
     """
     role, form = _form(value, what)
     content = form.content
+    if isinstance(content, list) and role == "user":
+        return Message("user", tuple(_parts(content, what, open_url)))
     if isinstance(content, list):
-        content = "".join(checked_text(each.text, f"a part of {what}") for each in content)
+        texts = [each.text for each in content if isinstance(each, _TextForm)]
+        if len(texts) < len(content):
+            raise UsageError(f"{what} has a picture or a sound: only messages of the user may")
+        content = "".join(checked_text(each, f"a part of {what}") for each in texts)
     if role == "tool":
         if form.tool_call_id is None or not isinstance(content, str):
             raise UsageError(f"{what} lacks its tool_call_id or its content: write both, as text")
@@ -278,6 +362,32 @@ def from_json(value: Any, what: str = "the message") -> Message:
     message = Message.from_text(role, text, form.reasoning_content or "")
     parts = (ToolCall(each.id, each.function.name, each.function.arguments) for each in calls)
     return replace(message, parts=(*message.parts, *parts))
+
+
+def _parts(
+    content: Sequence[_TextForm | _ImageForm | _AudioForm],
+    what: str,
+    open_url: Callable[[str], MediaPart],
+) -> Iterator[Part]:
+    """Return what a user says; texts that follow one another are one text, in which documents are found."""
+    for is_text, forms in groupby(content, lambda each: isinstance(each, _TextForm)):
+        texts = list[str]()
+        for at, each in enumerate(forms, 1):
+            match each:
+                case _TextForm():
+                    texts.append(checked_text(each.text, f"a part of {what}"))
+                case _ImageForm():
+                    yield _from_url(each.image_url.url, f"picture {at} of {what}", open_url)
+                case _AudioForm():
+                    name = f"sound {at} of {what}"
+                    yield MediaPart.of_base64(each.input_audio.data, name)
+        if is_text:
+            yield from _with_documents("".join(texts))
+
+
+def _from_url(url: str, name: str, open_url: Callable[[str], MediaPart]) -> MediaPart:
+    head = _DATA_URL.match(url)
+    return open_url(url) if head is None else MediaPart.of_base64(url[head.end() :], name)
 
 
 def _form(value: Any, what: str) -> tuple[Role, _MessageForm]:
@@ -351,6 +461,22 @@ def checked_text(value: Any, what: str) -> str:
 
 def _words(text: str) -> tuple[Part, ...]:
     return (TextPart(text),) if text else ()
+
+
+def _text(parts: Iterable[Part], *, markers: bool = False) -> str:
+    """Return words and documents as one text, and in it the markers of media where they are wanted."""
+    texts = list[str]()
+    for each in parts:
+        match each:
+            case TextPart():
+                texts.append(each.text)
+            case DocumentPart():
+                texts.append(each.block)
+            case MediaPart() if markers:
+                texts.append(each.marker)
+            case _:
+                pass
+    return "".join(texts)
 
 
 def _with_documents(text: str) -> Iterator[Part]:

@@ -28,7 +28,7 @@ FLOORS: list[set[str]] = [
     {"decoding"},
     {"options", "messages", "calls", "gates"},
     {"storage"},
-    {"resources"},
+    {"resources", "media"},
     {"errors", "display"},
 ]
 # Third-party packages with one home.
@@ -37,6 +37,7 @@ HOMES = {
     "llama_cpp": ("localspec.llama",),
     "llguidance": ("localspec.grammar",),
     "textual": ("localspec.tui",),
+    "PIL": ("localspec.media",),
     "huggingface_hub": ("localspec.models.hub",),
     "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
     "docx": ("localspec.retrieval",),

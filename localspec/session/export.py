@@ -13,7 +13,7 @@ import msgspec
 from localspec.errors import UsageError
 from localspec.history.archive import History, cut_at_word
 from localspec.history.records import StoredConversation, StoredMessage, acts_of, content_of
-from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult
+from localspec.messages import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
 from localspec.session.attachments import attached_lines
 from localspec.storage.paths import shown
 
@@ -79,6 +79,8 @@ def _masked(
     def part(each: Part, role: str) -> Part:
         if not own and role == "user" and isinstance(each, TextPart):
             return each
+        if isinstance(each, MediaPart):
+            return msgspec.structs.replace(each, name=clean(each.name))
         if isinstance(each, ToolCall):
             return msgspec.structs.replace(each, arguments=clean(each.arguments))
         return msgspec.structs.replace(each, text=clean(each.text))

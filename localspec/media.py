@@ -1,0 +1,118 @@
+"""Pictures and sounds: what a file is by its first bytes, how large a picture may be, and its pixels."""
+
+import io
+import warnings
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from localspec.display import printable_line
+from localspec.errors import UsageError
+
+MOST_BYTES = 32 << 20
+"""Of one picture or sound."""
+MOST_PIXELS = 64_000_000
+"""Of one picture: more are a bomb, or a scan that an encoder would shrink to a thousandth."""
+_BEGINNINGS: Mapping[bytes, Literal["image", "audio"]] = {
+    b"\x89PNG\r\n\x1a\n": "image",
+    b"\xff\xd8\xff": "image",
+    b"GIF8": "image",
+    b"BM": "image",
+    b"fLaC": "audio",
+    b"ID3": "audio",
+    b"\xff\xfb": "audio",
+    b"\xff\xf3": "audio",
+    b"\xff\xf2": "audio",
+}
+_RIFF: Mapping[bytes, Literal["image", "audio"]] = {b"WEBP": "image", b"WAVE": "audio"}
+_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+
+
+def media_kind(data: bytes) -> Literal["image", "audio"] | None:
+    """Return whether a file is a picture or a sound by its first bytes; None for everything else."""
+    if data[:4] == b"RIFF":
+        return _RIFF.get(data[8:12])
+    return next((kind for first, kind in _BEGINNINGS.items() if data.startswith(first)), None)
+
+
+def checked_kind(data: bytes, name: str) -> Literal["image", "audio"]:
+    """Return what a file is that is to go to a model.
+
+    Args:
+        data: the file.
+        name: how the user calls it.
+
+    Raises:
+        UsageError: it is neither picture nor sound, or too large.
+    """
+    visible, kind = printable_line(name), media_kind(data)
+    if kind is None:
+        raise UsageError(
+            f"{visible} is neither a picture nor a sound that can be read: "
+            "give PNG, JPEG, GIF, BMP, WebP, WAV, MP3 or FLAC"
+        )
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"{visible} has {len(data)} bytes: give one of {MOST_BYTES} at most")
+    if kind == "image":
+        picture_size(data, name)
+    return kind
+
+
+class Picture(NamedTuple):
+    """Pixels of a picture.
+
+    Args:
+        width: in pixels.
+        height: in pixels.
+        rgb: three bytes a pixel, row by row.
+    """
+
+    width: int
+    height: int
+    rgb: bytes
+
+
+def picture_size(data: bytes, name: str) -> tuple[int, int]:
+    """Return width and height of a picture by its header.
+
+    Raises:
+        UsageError: it is no picture, or too large.
+    """
+    # Imported where a picture is read.
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
+
+    visible = printable_line(name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+                width, height = image.size
+    except Image.DecompressionBombError:
+        raise UsageError(
+            f"{visible} has too many pixels: give one of {MOST_PIXELS // 10**6} million at most"
+        ) from None
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
+        raise UsageError(f"{visible} is damaged: its header cannot be read") from None
+    if width * height > MOST_PIXELS:
+        raise UsageError(
+            f"{visible} has {width} x {height} pixels: give one of {MOST_PIXELS // 10**6} million at most"
+        )
+    return width, height
+
+
+def picture(data: bytes, name: str) -> Picture:
+    """Return the pixels of a picture, upright; the first of one that moves.
+
+    Raises:
+        UsageError: it is damaged, or too large.
+    """
+    from PIL import Image, ImageOps  # noqa: PLC0415
+
+    picture_size(data, name)
+    try:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            upright = ImageOps.exif_transpose(image).convert("RGB")
+            return Picture(*upright.size, upright.tobytes())
+    except (OSError, ValueError, SyntaxError, EOFError, MemoryError, IndexError, TypeError):
+        raise UsageError(
+            f"{printable_line(name)} is damaged: it cannot be decoded; give another file"
+        ) from None

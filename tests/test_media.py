@@ -1,0 +1,129 @@
+"""Pictures and sounds in messages: what is taken, and what is refused in one line."""
+
+import base64
+import io
+import struct
+import zlib
+
+import pytest
+from PIL import Image
+
+from localspec.errors import UsageError
+from localspec.media import media_kind, picture
+from localspec.messages import MEDIA, MediaPart, Message, TextPart, from_json, to_json
+
+
+def png(width: int = 3, height: int = 2, colour: tuple[int, int, int] = (200, 10, 30)) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+def bomb() -> bytes:
+    """Return a PNG of 30,000 by 30,000 pixels in a hundred bytes."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b""))
+        + chunk(b"IEND", b"")
+    )
+
+
+def url(data: bytes, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def user(*parts: object) -> dict[str, object]:
+    return {"role": "user", "content": list(parts)}
+
+
+def test_a_message_has_its_parts_in_order() -> None:
+    look, hear = png(), b"RIFF\x24\0\0\0WAVEfmt "
+    sound = {"data": base64.b64encode(hear).decode(), "format": "wav"}
+    message = from_json(
+        user(
+            {"type": "text", "text": "before"},
+            {"type": "image_url", "image_url": {"url": url(look)}},
+            {"type": "text", "text": "between "},
+            {"type": "text", "text": "them"},
+            {"type": "input_audio", "input_audio": sound},
+        )
+    )
+    kinds = [each.kind if isinstance(each, MediaPart) else each for each in message.parts]
+    assert kinds == [TextPart("before"), "image", TextPart("between them"), "audio"]
+    assert message.text == "beforebetween them"
+    first, second = message.media
+    assert to_json(message)["content"] == f"before{first.marker}between them{second.marker}"
+    assert first.marker[0] == first.marker[-1] == MEDIA
+
+
+def test_what_a_model_reads_changes_between_the_media() -> None:
+    part = MediaPart.of(png(), "a.png")
+    message = Message("user", (TextPart("a"), TextPart("b"), part, TextPart("c")))
+    assert message.changed(str.upper).parts == (TextPart("AB"), part, TextPart("C"))
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (b"words", "neither"),
+        (b"", "neither"),
+        (bomb(), "pixels"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(9), "damaged"),
+        (b"BM" + bytes(1 << 25), "at most"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(data: bytes, word: str) -> None:
+    with pytest.raises(UsageError, match=word) as error:
+        MediaPart.of(data, "a\x1b[31m.png")
+    assert "\n" not in str(error.value)
+    assert "\x1b" not in str(error.value)
+
+
+@pytest.mark.parametrize("at", range(0, len(png(9, 9)) - 20, 7))
+def test_a_truncated_picture_is_refused(at: int) -> None:
+    with pytest.raises(UsageError, match="damaged"):
+        picture(png(9, 9)[:at], "a.png")
+
+
+def test_pixels_stand_upright_and_without_alpha() -> None:
+    file, turned = io.BytesIO(), Image.Exif()
+    turned[0x0112] = 6  # a camera that was held upright
+    Image.new("RGB", (4, 2)).save(file, "JPEG", exif=turned)
+    assert picture(file.getvalue(), "a.jpg")[:2] == (2, 4)
+    file = io.BytesIO()
+    Image.new("RGBA", (1, 1), (1, 2, 3, 4)).save(file, "PNG")
+    assert picture(file.getvalue(), "a.png") == (1, 1, b"\x01\x02\x03")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,!!"}},
+        {"type": "input_audio", "input_audio": {"data": "é", "format": "wav"}},
+    ],
+)
+def test_nothing_is_fetched_and_no_damaged_base64_is_taken(part: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        from_json(user(part))
+
+
+def test_only_the_user_shows_something() -> None:
+    part = {"type": "image_url", "image_url": {"url": url(png())}}
+    with pytest.raises(UsageError, match="only messages of the user"):
+        from_json({**user(part), "role": "assistant"})
+
+
+def test_kinds() -> None:
+    assert media_kind(b"RIFF\0\0\0\0WEBP") == "image"
+    assert media_kind(b"RIFF\0\0\0\0AVI ") is None
+    assert media_kind(b"ID3\x04") == "audio"
