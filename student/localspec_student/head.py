@@ -1,0 +1,214 @@
+"""The EAGLE-3 head in torch, as llama.cpp computes it, with a norm before the encoder.
+
+Source: `src/models/eagle3.cpp` of llama.cpp; Li et al. 2025, arXiv:2503.01840.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+
+from localspec_student.target import Floats, HeadShape, Integers, Target
+
+Tensor = Any  # torch has types of its own, which are not needed to check ours
+
+NAMES = {
+    "encoder_norm": "enc.output_norm",
+    "fc": "fc",
+    "token_norm": "blk.0.attn_norm",
+    "row_norm": "blk.0.attn_norm_2",
+    "q": "blk.0.attn_q",
+    "k": "blk.0.attn_k",
+    "v": "blk.0.attn_v",
+    "o": "blk.0.attn_output",
+    "ffn_norm": "blk.0.ffn_norm",
+    "gate": "blk.0.ffn_gate",
+    "up": "blk.0.ffn_up",
+    "down": "blk.0.ffn_down",
+    "out_norm": "output_norm",
+    "out": "output",
+}
+"""What llama.cpp calls each weight."""
+_MIXES = 0.25
+"""Of a random encoder, the share that is left beside a warm start."""
+
+
+class Head:
+    """A head: weights by the names of `NAMES`, and the function that they make up.
+
+    Args:
+        shape: sizes.
+        weights: torch's tensors, on one device; all but the output matrix are trained.
+        dropout: share of activations left out; 0 when it is used.
+    """
+
+    def __init__(
+        self, shape: HeadShape, weights: Mapping[str, Tensor], dropout: float = 0.0
+    ) -> None:
+        self.shape, self.weights, self.dropout = shape, dict(weights), dropout
+
+    @property
+    def trained(self) -> list[Tensor]:
+        """The weights that are trained."""
+        return [each for name, each in self.weights.items() if name != "out"]
+
+    def encode(self, rows: Tensor) -> Tensor:
+        """Return what the encoder makes of the target's rows."""
+        return F.linear(self._norm(rows, "encoder_norm"), self.weights["fc"])
+
+    def logits(self, row: Tensor, places: Tensor | None = None) -> Tensor:
+        """Return the logits of rows, of all ids of the head or of those at some places."""
+        out = self.weights["out"]
+        return F.linear(self._norm(row, "out_norm"), out if places is None else out[places])
+
+    def unrolled(self, embedded: Tensor, rows: Tensor, depths: int) -> Iterator[Tensor]:
+        """Yield of each depth d the rows whose logits are of the token after place j + 1 + d, for j in 0 … T - 2 - d.
+
+        Args:
+            embedded: of the tokens, shape (B, T, width).
+            rows: the target's of the same tokens, shape (B, T, 3 · width).
+            depths: how many.
+        """
+        row, past = self.encode(rows[:, :-1]), list[tuple[Tensor, Tensor]]()
+        for depth in range(depths):
+            # What is behind the end is of no meaning, and left out below.
+            ahead = F.pad(embedded[:, 1 + depth :], (0, 0, 0, depth))
+            row = self._step(ahead, row, depth, past)
+            yield row[:, : rows.shape[1] - 1 - depth]
+
+    def _step(
+        self, embedded: Tensor, row: Tensor, depth: int, past: list[tuple[Tensor, Tensor]]
+    ) -> Tensor:
+        """Return the rows of a depth, of which that at index j stands at place j + depth.
+
+        Args:
+            embedded: of the tokens that go in.
+            row: of the depth before, or the encoder's.
+            depth: from 0.
+            past: keys and values of the depths before; gets those of this one.
+        """
+        shape, weights = self.shape, self.weights
+        both = torch.cat([self._norm(embedded, "token_norm"), self._norm(row, "row_norm")], -1)
+        places = torch.arange(row.shape[1], device=row.device) + depth
+        q = self._rotated(self._by_head(F.linear(both, weights["q"]), shape.n_head), places)
+        k = self._rotated(self._by_head(F.linear(both, weights["k"]), shape.n_kv), places)
+        v = self._by_head(F.linear(both, weights["v"]), shape.n_kv)
+        shared = shape.n_head // shape.n_kv
+        past.append((k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)))
+        mixed = self._attended(q, past).transpose(1, 2).flatten(2)
+        row = row + F.linear(self._dropped(mixed), weights["o"])
+        normed = self._norm(row, "ffn_norm")
+        inner = F.silu(F.linear(normed, weights["gate"])) * F.linear(normed, weights["up"])
+        return row + F.linear(self._dropped(inner), weights["down"])
+
+    def _attended(self, q: Tensor, past: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """Return what queries make of the target's rows up to their own, and of their own chain's."""
+        (first_k, first_v), chain = past[0], past[1:]
+        if not chain:
+            return F.scaled_dot_product_attention(q, first_k, first_v, is_causal=True)
+        length, scale = q.shape[2], self.shape.dim**-0.5
+        later = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
+        scores = (q @ first_k.transpose(-1, -2) * scale).masked_fill(later, -torch.inf)
+        own = torch.stack([(q * k).sum(-1) * scale for k, _ in chain], -1)
+        weights = torch.cat([scores, own], -1).softmax(-1)
+        mixed = weights[..., :length] @ first_v
+        for at, (_, v) in enumerate(chain):
+            mixed = mixed + weights[..., length + at, None] * v
+        return mixed
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.shape.eps)
+        return x * scale * self.weights[name]
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout) if self.dropout else x
+
+    def _by_head(self, x: Tensor, heads: int) -> Tensor:
+        return x.view(*x.shape[:2], heads, self.shape.dim).transpose(1, 2)
+
+    def _rotated(self, x: Tensor, places: Tensor) -> Tensor:
+        """Rotate neighbouring channels, ggml's NORM; x has the shape (B, heads, T, dim)."""
+        rotated = self.shape.rotated
+        steps = torch.arange(0, rotated, 2, device=x.device).float() / rotated
+        angles = places[:, None].float() * self.shape.base**-steps
+        cos, sin = angles.cos(), angles.sin()
+        a, b = x[..., 0:rotated:2], x[..., 1:rotated:2]
+        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+        return torch.cat([turned, x[..., rotated:]], -1)
+
+
+def new_weights(
+    target: Target, ids: Integers, sample: Floats, *, warm: bool, even: bool
+) -> dict[str, Tensor]:
+    """Return the weights that training begins with.
+
+    Args:
+        target: whose last layer is the start of a warm head: the last of the three rows is its input.
+        ids: that the head can propose.
+        sample: rows of the target.
+        warm: begin there, or at random.
+        even: divide the encoder's input by each channel's size: of some targets a few are a hundred times as large as others.
+    """
+    shape, random = target.shape, np.random.default_rng(1)
+    width, inner, kv = shape.width, shape.inner, shape.n_kv * shape.dim
+    sizes = {
+        "fc": (width, 3 * width),
+        "q": (shape.n_head * shape.dim, 2 * width),
+        "k": (kv, 2 * width),
+        "v": (kv, 2 * width),
+        "o": (width, shape.n_head * shape.dim),
+        "gate": (inner, width),
+        "up": (inner, width),
+        "down": (width, inner),
+    }
+    floats = {name: random.normal(0, 0.02, size).astype(np.float32) for name, size in sizes.items()}
+    norms = ("token_norm", "row_norm", "ffn_norm", "out_norm")
+    floats |= {name: np.ones(width, np.float32) for name in norms}
+    floats["out"] = target.output()[ids]
+    channels = np.sqrt((sample**2).mean(0)) + 1e-6
+    if even:
+        floats["encoder_norm"] = np.sqrt((sample**2).mean()) / channels
+    else:
+        floats["encoder_norm"], channels = np.ones_like(channels), np.ones_like(channels)
+    if warm:
+        # All rows that are handed on are as much smaller: norms undo that.
+        last, scale = channels[2 * width :], float(np.median(channels[2 * width :]))
+        floats["fc"] *= _MIXES
+        floats["fc"][:, 2 * width :] += np.diag(last / scale)
+        _take_layer(floats, target, scale)
+    ordered = {name: floats[name].astype(np.float32) for name in NAMES}
+    return {name: torch.from_numpy(np.ascontiguousarray(ordered[name])) for name in NAMES}
+
+
+def _take_layer(floats: dict[str, Floats], target: Target, scale: float) -> None:
+    """Put the target's last layer in place, as far as it has weights of these names and sizes; see `new_weights`."""
+    shape, layer = target.shape, f"blk.{target.shape.layers[-1]}."
+    norms = {"row_norm": "attn_norm", "ffn_norm": "ffn_norm"}
+    for name, its in {**norms, "gate": "ffn_gate", "up": "ffn_up"}.items():
+        weights = target.weights(f"{layer}{its}.weight")
+        if weights is not None and weights.shape == floats[name].shape:
+            floats[name] = weights
+    for name, its in {"o": "attn_output", "down": "ffn_down"}.items():
+        weights = target.weights(f"{layer}{its}.weight")
+        if weights is not None and weights.shape == floats[name].shape:
+            floats[name] = weights / scale
+    for name in "qkv":
+        weights = target.weights(f"{layer}attn_{name}.weight")
+        if weights is None or weights.shape != floats[name][:, shape.width :].shape:
+            continue
+        if name != "v" and target.rotates_halves:
+            weights = _as_neighbours(weights, shape)
+        floats[name][:, shape.width :] = weights
+    out_norm = target.weights("output_norm.weight")
+    if out_norm is not None:
+        floats["out_norm"] = out_norm
+
+
+def _as_neighbours(weights: Floats, shape: HeadShape) -> Floats:
+    """Return rows of queries or keys whose rotated channels were halves (NeoX), in the order of neighbours."""
+    order = np.arange(shape.dim)
+    order[: shape.rotated] = order[: shape.rotated].reshape(2, -1).T.ravel()
+    heads: Floats = weights.reshape(-1, shape.dim, weights.shape[1])[:, order]
+    return heads.reshape(weights.shape)

@@ -1,0 +1,59 @@
+"""Prompts to train on, of six kinds; those of `localspec bench` are held out."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from random import Random
+from typing import Any
+
+from localspec.bench.prompts import BenchPrompt, bundled, per_workload
+
+_LONGEST_ANSWER = 1500
+"""Characters of an earlier answer in a prompt."""
+_DEPTH = 3
+"""How often slots are filled that others bring."""
+
+
+@cache
+def _tables() -> Mapping[str, Any]:
+    text = files("localspec_student").joinpath("prompts.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def kinds() -> list[str]:
+    """Return the kinds of text, in the order in which they take turns."""
+    return [*_tables()["templates"]]
+
+
+def held_out(per_kind: int) -> list[BenchPrompt]:
+    """Return the prompts that are never trained on, up to so many of each kind."""
+    return per_workload(bundled(), per_kind)
+
+
+def made_prompt(number: int, answers: Mapping[str, Sequence[str]]) -> BenchPrompt:
+    """Return the prompt of a number.
+
+    Args:
+        number: from 0; kinds take turns.
+        answers: of the target to earlier prompts, by kind. A kind that needs some is replaced by `code` while there are none.
+    """
+    tables, random = _tables(), Random(number)  # noqa: S311 - no secret
+    kind = kinds()[number % len(kinds())]
+    needed = tables["answers"].get(kind, ())
+    pool = [text for each in needed for text in answers.get(each, ())]
+    if needed and not pool:
+        kind = "code"
+    text = random.choice(tables["templates"][kind])
+    for _ in range(_DEPTH):
+        for slot, values in tables["slots"].items():
+            while f"{{{slot}}}" in text:
+                text = text.replace(f"{{{slot}}}", random.choice(values), 1)
+    if pool:
+        text = text.replace("{answer}", random.choice(pool)[:_LONGEST_ANSWER])
+    return BenchPrompt(kind, text)
+
+
+def edit_prompt(number: int, text: str) -> BenchPrompt:
+    """Return the prompt to change a text; those of other numbers want other changes."""
+    return made_prompt(len(kinds()) * number + kinds().index("edit"), {"code": [text]})
