@@ -1,45 +1,99 @@
-"""Collecting: a target answers prompts, many at once, and what its layers took in is kept of every token."""
+"""Collecting: a target answers prompts, many at once, and what its layers took in is kept of every token.
 
+It is kept in parts, of two files each: rows of floats, written first, and the conversations, whose file makes the part count.
+"""
+
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from localspec.bench.measure import prompt_tokens
-from localspec.bench.prompts import BenchPrompt
-from localspec.chat.assistant import Assistant
+from localspec.bench.prompts import BenchPrompt, bundled, per_workload
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Finished, RequestFailed
+from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.model import Logits, Pass, Role
-from localspec.errors import ContextOverflow
+from localspec.decoding.model import Logits
+from localspec.launch.load import Runtime
 from localspec.llama.batch import Part
-from localspec.llama.model import LlamaModel
-from localspec.llama.native import native
-from localspec.llama.sequences import LlamaSequences
+from localspec.llama.sequence import LlamaContext
 from localspec.llama.staging import keep_layer_inputs, layer_inputs
-from localspec_student.corpus import TOP, Corpus, Talk, halved
-from localspec_student.prompts import held_out, made_prompt
+from localspec.options import ReplyOptions, SamplingParams
+from localspec.storage.files import write_atomic
+from localspec_student.files import Target
+from localspec_student.prompts import made_prompt
 
-N_CTX, ANSWER, LONGEST_PROMPT = 1024, 200, 700
-_ROWS = 256
-"""Most rows of logits of a pass."""
-_CHUNK = 64
-_TALKS = 32
-"""Conversations of a part on the disk."""
-_TEMPERATURE, _LEAST_TEXT = 0.8, 200
+N_CTX, ROWS, TOP = 1024, 64, 16
+"""Tokens of a conversation; rows of logits of a pass; ids of each row that are kept, the likeliest."""
+_ANSWER, _TALKS, _TEMPERATURE = 200, 32, 0.8
+_HALF_MAX = 60_000.0  # some channels of some targets are beyond what 16 bits hold
 
-Job = tuple[str, BenchPrompt]
-"""A prompt, and the key by which it is known to be answered."""
+
+@dataclass(slots=True, eq=False)
+class Talk:
+    """A prompt and the target's answer.
+
+    Args:
+        key: which prompt it is, see `jobs`.
+        kind: of text.
+        n_prompt: tokens of the prompt.
+        tokens: all of them.
+        rows: by token, inputs of the target's layers side by side, as 16-bit floats.
+        ids: by token, the likeliest next ones.
+        logs: logarithms of their probabilities, as 16-bit floats.
+    """
+
+    key: str
+    kind: str
+    n_prompt: int
+    tokens: list[int]
+    rows: Any = None
+    ids: Any = None
+    logs: Any = None
+
+    @property
+    def is_held_out(self) -> bool:
+        """Whether it is never trained on."""
+        return self.key.startswith("held:")
+
+
+_KNOWN, _BULK = attrgetter("key", "kind", "n_prompt", "tokens"), attrgetter("ids", "logs")
+
+
+def add_part(folder: Path, talks: Sequence[Talk]) -> None:
+    """Write conversations as one more part; raises OSError where the disk does not take it."""
+    number = 1 + max((int(each.stem[6:]) for each in folder.glob("talks-*.msgpack")), default=0)
+    content = io.BytesIO()
+    np.save(content, np.concatenate([each.rows for each in talks]))
+    write_atomic(folder / f"rows-{number:05}.npy", content.getvalue())
+    table = [(*_KNOWN(each), *(one.tobytes() for one in _BULK(each))) for each in talks]
+    write_atomic(folder / f"talks-{number:05}.msgpack", msgspec.msgpack.encode(table))
+
+
+def read_talks(folder: Path) -> Iterator[Talk]:
+    """Yield all conversations, in the order in which they came; their rows stay on the disk until they are used."""
+    table = list[tuple[str, str, int, list[int], bytes, bytes]]
+    for path in sorted(folder.glob("talks-*.msgpack")):
+        rows = np.load(folder / f"rows-{path.stem[6:]}.npy", mmap_mode="r")
+        for *known, ids, logs in msgspec.msgpack.decode(path.read_bytes(), type=table):
+            talk = Talk(*known)
+            n = len(talk.tokens)
+            talk.rows, rows = rows[:n], rows[n:]
+            talk.ids = np.frombuffer(ids, np.int32).reshape(n, -1)
+            talk.logs = np.frombuffer(logs, np.float16).reshape(n, -1)
+            yield talk
 
 
 def jobs(
-    done: set[str],
-    own: Mapping[str, BenchPrompt],
-    per_kind: int,
-    answers: Mapping[str, Sequence[str]],
-) -> Iterator[Job]:
-    """Yield prompts without end: first those that are held out, then the user's own, then bundled ones.
+    done: set[str], own: Mapping[str, BenchPrompt], per_kind: int, answers: Mapping[str, list[str]]
+) -> Iterator[tuple[str, BenchPrompt]]:
+    """Yield prompts with their keys, without end: first those that are held out, then the user's own, then bundled ones.
 
     Args:
         done: keys of those that were answered.
@@ -47,151 +101,107 @@ def jobs(
         per_kind: how many are held out of each kind of the bundled ones.
         answers: of the target, by kind; grows meanwhile.
     """
-    held = {f"held:{n}": each for n, each in enumerate(held_out(per_kind))}
-    for key, prompt in {**held, **own}.items():
-        if key not in done:
-            yield key, prompt
-    for number in count():
-        if (key := f"made:{number}") not in done:
-            yield key, made_prompt(number, answers)
+    held = {f"held:{n}": each for n, each in enumerate(per_workload(bundled(), per_kind))}
+    yield from ((key, each) for key, each in {**held, **own}.items() if key not in done)
+    made = ((f"made:{number}", number) for number in count())
+    yield from ((key, made_prompt(number, answers)) for key, number in made if key not in done)
 
 
-class Collector:
-    """Has a target answer.
+class Teacher:
+    """A target that answers, and whose layers are looked into.
 
     Args:
-        assistant: makes prompts of texts.
-        model: the target.
-        layers: whose inputs are kept.
-        slots: how many answers at once.
+        runtime: the target, loaded for several answers at once.
+        target: its file, which says which layers.
         cancel: stops it.
     """
 
-    def __init__(
-        self,
-        assistant: Assistant,
-        model: LlamaModel,
-        layers: Sequence[int],
-        slots: int,
-        cancel: CancelFlag,
-    ) -> None:
-        options = replace(model.options, n_ctx=N_CTX, n_batch=_ROWS)
-        self._sequences = LlamaSequences(model, cancel, options, slots, _ROWS, sharing=False)
-        self._assistant, self._vocabulary = assistant, model.vocabulary
-        self._layers, self._rows = layers, dict[int, NDArray[np.float16]]()
-        self._context = self._sequences.native
-        self._width = int(native.llama_model_n_embd(model.handle))
-        for layer in layers:
-            keep_layer_inputs(self._context.handle, layer)
-        self._context.on_pass = self._take
-
-    def close(self) -> None:
-        """Free the context."""
-        self._sequences.close()
+    def __init__(self, runtime: Runtime, target: Target, cancel: CancelFlag) -> None:
+        model = runtime.target.model
+        options = replace(model.options, n_ctx=N_CTX, max_rows=ROWS)
+        self._context, self._target = LlamaContext(model, cancel, options), target
+        self._assistant, self._piece = runtime.assistant, model.vocabulary.piece
+        self._rows = list[Any]()
+        for layer in target.layers:
+            keep_layer_inputs(self._context.native.handle, layer)
+        self._context.native.on_pass = self._take
 
     def _take(self, parts: Sequence[Part]) -> None:
-        """Keep the rows of a pass, by sequence."""
-        total, start = sum(len(part.tokens) for part in parts), 0
-        each = [layer_inputs(self._context.handle, n, total, self._width) for n in self._layers]
-        rows = halved(np.hstack(each))
-        for part in parts:
-            self._rows[part.sequence] = rows[start : start + len(part.tokens)]
-            start += len(part.tokens)
+        """Keep the rows of a pass."""
+        n, width, handle = len(parts[0].tokens), self._target.width, self._context.native.handle
+        rows = np.hstack([layer_inputs(handle, each, n, width) for each in self._target.layers])
+        self._rows.append(rows.clip(-_HALF_MAX, _HALF_MAX).astype(np.float16))
+
+    def text(self, talk: Talk) -> str:
+        """Return the text of an answer; nothing of what is held out, so that no prompt is made of it."""
+        answer = [] if talk.is_held_out else talk.tokens[talk.n_prompt :]
+        return b"".join(map(self._piece, answer)).decode(errors="replace")
 
     def collect(
         self,
-        corpus: Corpus,
-        waiting: Iterator[Job],
-        answers: dict[str, list[str]],
-        goes_on: Callable[[int], bool],
+        folder: Path,
+        waiting: Iterator[tuple[str, BenchPrompt]],
+        goes_on: Callable[[Talk | None], bool],
     ) -> None:
         """Answer prompts, and write the conversations, part by part.
 
         Args:
-            corpus: takes them.
-            waiting: prompts.
-            answers: gets the texts of answers, by kind.
-            goes_on: says, given the tokens of conversations to train on that ended since the last call, whether more are wanted.
+            folder: takes them.
+            waiting: prompts with their keys.
+            goes_on: says, given a conversation that ended, whether more are wanted.
 
         Raises:
             Cancelled: the flag was set; what is not in a part yet is lost.
             OSError: the disk takes no more.
         """
-        running, ended, wanted = dict[int, Talk](), list[Talk](), goes_on(0)
-        while wanted or running:
-            for slot in range(len(self._sequences.views)):
-                if wanted and slot not in running and (talk := self._begun(waiting)) is not None:
-                    running[slot] = talk
-            if not running:
-                break
-            for slot in self._step(running):
-                talk = running.pop(slot)
-                talk.join()
-                ended.append(talk)
-                if len(text := self._text(talk)) >= _LEAST_TEXT and not talk.is_held_out:
-                    answers.setdefault(talk.kind, []).append(text)
-                wanted = goes_on(0 if talk.is_held_out else len(talk.tokens))
-            if ended and (len(ended) >= _TALKS or not (running or wanted)):
-                corpus.add(ended)
+        running, ended, wanted, numbers = dict[int, Talk](), list[Talk](), goes_on(None), count()
+        while wanted or running or ended:
+            while wanted and len(running) < self._assistant.count:
+                running[number := next(numbers)] = talk = self._begun(*next(waiting))
+                greedy = talk.is_held_out or number % 2
+                sampling = SamplingParams(temperature=0.0 if greedy else _TEMPERATURE)
+                options = ReplyOptions(sampling, seed=number, max_tokens=_ANSWER)
+                raw = (*talk.tokens,)
+                request = Request(number, raw=raw, options=options, ephemeral=True, rounds=False)
+                self._assistant.submit(request)
+            self._assistant.step()
+            for number, event in self._assistant.take():
+                if isinstance(event, RequestFailed):
+                    raise event.error
+                if isinstance(event, Finished):
+                    talk = running.pop(number)
+                    talk.tokens += event.reply.tokens
+                    self._look_into(talk)
+                    ended.append(talk)
+                    wanted = goes_on(talk)
+            if len(ended) >= _TALKS or not (running or wanted):
+                add_part(folder, ended)
                 ended = []
 
-    def _begun(self, waiting: Iterator[Job]) -> Talk | None:
-        """Return the conversation of the next prompt that is short enough; None where there is no more."""
-        for key, prompt in waiting:
-            try:
-                tokens = prompt_tokens(self._assistant, [prompt])[0]
-            except ContextOverflow:
-                continue
-            if 2 <= len(tokens) <= LONGEST_PROMPT:
-                greedy = key.startswith("held:") or sum(key.encode()) % 2 == 0
-                return Talk(key, prompt.workload, len(tokens), tokens, greedy)
-        return None
+    def _begun(self, key: str, prompt: BenchPrompt) -> Talk:
+        """Return a conversation that begins with a prompt, or with the end of one that is too long."""
+        conversation = Conversation()
+        conversation.append_user(prompt.prompt)
+        tokens = self._assistant.prompt_tokens(conversation)[-(N_CTX - _ANSWER) :]
+        return Talk(key, prompt.workload, len(tokens), tokens)
 
-    def _step(self, running: Mapping[int, Talk]) -> list[int]:
-        """Make a pass for those that are answered; return the slots of those that end."""
-        left, passes = _ROWS, list[tuple[int, Pass]]()
-        for at, (slot, talk) in enumerate(running.items()):
-            begin = sum(map(len, talk.ids))
-            # Everybody else needs a row, too.
-            most = min(_CHUNK, left - (len(running) - at - 1))
-            end = min(len(talk.tokens), begin + most)
-            passes.append((slot, Pass(Role.TARGET, talk.tokens[:end], end - begin)))
-            left -= end - begin
-        answered = self._sequences.together(passes)
-        return [
-            slot
-            for (slot, each), logits in zip(passes, answered, strict=True)
-            if self._ends(slot, running[slot], len(each.tokens), logits)
-        ]
-
-    def _ends(self, slot: int, talk: Talk, evaluated: int, logits: Logits) -> bool:
-        """Add what a pass computed to a conversation, and choose its next token; return whether it ends here."""
-        ids, logs = likeliest(logits)
-        talk.rows.append(self._rows[self._sequences.views[slot].number])
-        talk.ids.append(ids)
-        talk.logs.append(logs)
-        if evaluated < len(talk.tokens):
-            return False
-        chosen = int(ids[-1, 0])
-        if not talk.greedy:
-            weights = np.exp(logs[-1].astype(np.float64) / _TEMPERATURE)
-            random = np.random.default_rng([len(talk.tokens), *talk.key.encode()])
-            chosen = int(random.choice(ids[-1], p=weights / weights.sum()))
-        talk.tokens.append(chosen)
-        most = min(talk.n_prompt + ANSWER, N_CTX)
-        return chosen in self._vocabulary.eog or len(talk.tokens) > most
-
-    def _text(self, talk: Talk) -> str:
-        piece = self._vocabulary.piece
-        return b"".join(map(piece, talk.tokens[talk.n_prompt :])).decode(errors="replace")
+    def _look_into(self, talk: Talk) -> None:
+        """Add to a conversation what the target computes of it; raises Cancelled where the flag was set."""
+        likely, tokens = list[tuple[Any, Any]](), talk.tokens
+        self._context.truncate(0)
+        self._rows.clear()
+        for start in range(0, len(tokens), ROWS):
+            part = tokens[: start + ROWS]
+            likely.append(likeliest(self._context.logits(part, len(part) - start)))
+        talk.rows = np.concatenate(self._rows)
+        talk.ids, talk.logs = map(np.concatenate, zip(*likely, strict=True))
 
 
-def likeliest(logits: Logits) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def likeliest(logits: Logits) -> tuple[Any, Any]:
     """Return the `TOP` ids of each row, the likeliest first, and the logarithms of their probabilities."""
     top = min(TOP, logits.shape[1])
     ids = np.argpartition(logits, -top, axis=1)[:, -top:]
+    ids = np.take_along_axis(ids, np.argsort(-np.take_along_axis(logits, ids, 1), axis=1), 1)
     values = np.take_along_axis(logits, ids, 1)
-    order = np.argsort(-values, axis=1)
-    ids, values = np.take_along_axis(ids, order, 1), np.take_along_axis(values, order, 1)
     total = values[:, :1] + np.log(np.exp(logits - values[:, :1]).sum(1, keepdims=True))
-    return ids.astype(np.int32), values - total
+    return ids.astype(np.int32), (values - total).astype(np.float16)

@@ -10,27 +10,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from localspec_student.target import Floats, HeadShape, Integers, Target
+from localspec_student.files import NAMES, Floats, Integers, Target
 
 Tensor = Any  # torch has types of its own, which are not needed to check ours
 
-NAMES = {
-    "encoder_norm": "enc.output_norm",
-    "fc": "fc",
-    "token_norm": "blk.0.attn_norm",
-    "row_norm": "blk.0.attn_norm_2",
-    "q": "blk.0.attn_q",
-    "k": "blk.0.attn_k",
-    "v": "blk.0.attn_v",
-    "o": "blk.0.attn_output",
-    "ffn_norm": "blk.0.ffn_norm",
-    "gate": "blk.0.ffn_gate",
-    "up": "blk.0.ffn_up",
-    "down": "blk.0.ffn_down",
-    "out_norm": "output_norm",
-    "out": "output",
-}
-"""What llama.cpp calls each weight."""
 _MIXES = 0.25
 """Of a random encoder, the share that is left beside a warm start."""
 
@@ -39,14 +22,12 @@ class Head:
     """A head: weights by the names of `NAMES`, and the function that they make up.
 
     Args:
-        shape: sizes.
+        shape: the target, whose sizes it has.
         weights: torch's tensors, on one device; all but the output matrix are trained.
         dropout: share of activations left out; 0 when it is used.
     """
 
-    def __init__(
-        self, shape: HeadShape, weights: Mapping[str, Tensor], dropout: float = 0.0
-    ) -> None:
+    def __init__(self, shape: Target, weights: Mapping[str, Tensor], dropout: float = 0.0) -> None:
         self.shape, self.weights, self.dropout = shape, dict(weights), dropout
 
     @property
@@ -145,70 +126,48 @@ def new_weights(
     """Return the weights that training begins with.
 
     Args:
-        target: whose last layer is the start of a warm head: the last of the three rows is its input.
+        target: whose last layer is the start of a warm head, as far as it has weights of its sizes: the last of the three rows
+            is its input.
         ids: that the head can propose.
         sample: rows of the target.
         warm: begin there, or at random.
         even: divide the encoder's input by each channel's size: of some targets a few are a hundred times as large as others.
     """
-    shape, random = target.shape, np.random.default_rng(1)
-    width, inner, kv = shape.width, shape.inner, shape.n_kv * shape.dim
-    sizes = {
-        "fc": (width, 3 * width),
-        "q": (shape.n_head * shape.dim, 2 * width),
-        "k": (kv, 2 * width),
-        "v": (kv, 2 * width),
-        "o": (width, shape.n_head * shape.dim),
-        "gate": (inner, width),
-        "up": (inner, width),
-        "down": (width, inner),
-    }
+    random, width, inner = np.random.default_rng(1), target.width, target.inner
+    queries, kv = target.n_head * target.dim, target.n_kv * target.dim
+    sizes = {"fc": (width, 3 * width), "gate": (inner, width), "up": (inner, width)}
+    sizes |= {"q": (queries, 2 * width), "k": (kv, 2 * width), "v": (kv, 2 * width)}
+    sizes |= {"o": (width, queries), "down": (width, inner)}
     floats = {name: random.normal(0, 0.02, size).astype(np.float32) for name, size in sizes.items()}
-    norms = ("token_norm", "row_norm", "ffn_norm", "out_norm")
-    floats |= {name: np.ones(width, np.float32) for name in norms}
-    floats["out"] = target.output()[ids]
-    channels = np.sqrt((sample**2).mean(0)) + 1e-6
-    if even:
-        floats["encoder_norm"] = np.sqrt((sample**2).mean()) / channels
-    else:
-        floats["encoder_norm"], channels = np.ones_like(channels), np.ones_like(channels)
+    for name in ("token_norm", "row_norm", "ffn_norm", "out_norm"):
+        floats[name] = np.ones(width, np.float32)
+    rows = target.weights("output")
+    floats["out"] = (target.embedding if rows is None else rows)[ids]
+    channels = np.sqrt((sample**2).mean(0)) + 1e-6 if even else np.ones(3 * width, np.float32)
+    floats["encoder_norm"] = np.sqrt((channels**2).mean()) / channels if even else channels
     if warm:
-        # All rows that are handed on are as much smaller: norms undo that.
+        # All rows that are handed on are as much smaller as `scale` says: norms undo that.
         last, scale = channels[2 * width :], float(np.median(channels[2 * width :]))
         floats["fc"] *= _MIXES
         floats["fc"][:, 2 * width :] += np.diag(last / scale)
-        _take_layer(floats, target, scale)
-    ordered = {name: floats[name].astype(np.float32) for name in NAMES}
-    return {name: torch.from_numpy(np.ascontiguousarray(ordered[name])) for name in NAMES}
+        layer = f"blk.{target.layers[-1]}."
+        for name, its in NAMES.items():
+            # The head has a second norm there, of the token.
+            source = its.replace("blk.0.", layer).removesuffix("_2")
+            skipped = name in {"encoder_norm", "fc", "out", "token_norm"}
+            weights = None if skipped else target.weights(source)
+            place = floats[name][:, width:] if name in {"q", "k", "v"} else floats[name]
+            if weights is None or weights.shape != place.shape:
+                continue
+            if name in {"q", "k"} and target.rotates_halves:
+                weights = _as_neighbours(weights, target)
+            place[:] = weights / scale if name in {"o", "down"} else weights
+    return {name: torch.from_numpy(floats[name].astype(np.float32)) for name in NAMES}
 
 
-def _take_layer(floats: dict[str, Floats], target: Target, scale: float) -> None:
-    """Put the target's last layer in place, as far as it has weights of these names and sizes; see `new_weights`."""
-    shape, layer = target.shape, f"blk.{target.shape.layers[-1]}."
-    norms = {"row_norm": "attn_norm", "ffn_norm": "ffn_norm"}
-    for name, its in {**norms, "gate": "ffn_gate", "up": "ffn_up"}.items():
-        weights = target.weights(f"{layer}{its}.weight")
-        if weights is not None and weights.shape == floats[name].shape:
-            floats[name] = weights
-    for name, its in {"o": "attn_output", "down": "ffn_down"}.items():
-        weights = target.weights(f"{layer}{its}.weight")
-        if weights is not None and weights.shape == floats[name].shape:
-            floats[name] = weights / scale
-    for name in "qkv":
-        weights = target.weights(f"{layer}attn_{name}.weight")
-        if weights is None or weights.shape != floats[name][:, shape.width :].shape:
-            continue
-        if name != "v" and target.rotates_halves:
-            weights = _as_neighbours(weights, shape)
-        floats[name][:, shape.width :] = weights
-    out_norm = target.weights("output_norm.weight")
-    if out_norm is not None:
-        floats["out_norm"] = out_norm
-
-
-def _as_neighbours(weights: Floats, shape: HeadShape) -> Floats:
+def _as_neighbours(weights: Floats, target: Target) -> Floats:
     """Return rows of queries or keys whose rotated channels were halves (NeoX), in the order of neighbours."""
-    order = np.arange(shape.dim)
-    order[: shape.rotated] = order[: shape.rotated].reshape(2, -1).T.ravel()
-    heads: Floats = weights.reshape(-1, shape.dim, weights.shape[1])[:, order]
+    order = np.arange(target.dim)
+    order[: target.rotated] = order[: target.rotated].reshape(2, -1).T.ravel()
+    heads: Floats = weights.reshape(-1, target.dim, weights.shape[1])[:, order]
     return heads.reshape(weights.shape)

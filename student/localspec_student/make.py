@@ -3,304 +3,250 @@
 So a run that was ended anywhere is gone on with by the same command.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import mean
 from time import monotonic
-from typing import Any
 
-import numpy as np
-import torch
+import click
+import msgspec
 
 from localspec.bench.prompts import BenchPrompt
-from localspec.calibration.calibrated import calibrated
-from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PassCosts, best_count
+from localspec.cli.progress import print_table
+from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text
-from localspec.errors import LocalspecError, PairMismatch, UsageError
-from localspec.launch.fit import sequences_that_fit
+from localspec.errors import LocalspecError, UsageError
+from localspec.launch.load import Runtime
 from localspec.launch.load import load as load_models
 from localspec.launch.plan import make_plan
-from localspec.models.architectures import why_no_draft_model
-from localspec.models.entries import MODEL_NAME, Chances, HeadsEntry, ModelEntry, TailoredFor
-from localspec.models.gguf import read_header
+from localspec.models.entries import HeadsEntry, ModelEntry, TailoredFor
 from localspec.models.ledger import TAILORED
 from localspec.models.store import Store, model_sha256
-from localspec.storage.files import free_bytes, size_text, write_atomic
+from localspec.storage.files import free_bytes, private_directory, size_text
+from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
 from localspec.tailor.tailor import TailoringJob
-from localspec_student.collect import N_CTX, Collector, jobs
-from localspec_student.corpus import TOP, Corpus, Talk, split
-from localspec_student.export import write_head
-from localspec_student.folders import work_folder
-from localspec_student.recipe import Recipe
-from localspec_student.target import Target
+from localspec_student.collect import N_CTX, ROWS, TOP, Talk, Teacher, jobs, read_talks
+from localspec_student.files import Target, write_head
+from localspec_student.recipe import MakeFlags, Recipe
 from localspec_student.train import (
+    LENGTH,
     Figures,
-    Progress,
+    State,
     Trainer,
-    likely_ids,
+    foreseen_s,
     load,
-    mean,
     measure,
-    saved,
+    write,
 )
 
-_MOST_SLOTS = 32
-_STATE_BYTES = 12  # of a trained weight: itself, and the optimizer's two
-_PROMPTS = 1.3
-"""What a collected token takes beside its share of a pass: prompts, rows and likely ids."""
-_HELD_TOKENS = 300  # of a prompt that is held out, with its answer
-_LEAST = 1e-3
+_SAVE_S = 120.0
+_HELD_TOKENS = 1800  # of a prompt of each kind that is held out, with its answer
+_STATE_BYTES = (
+    40  # of each number of a row of the head's matrices: in two files, with the optimizer's two
+)
 
-Report = Callable[[str], None]
+
+def folder_of(name: str) -> tuple[Path, int]:
+    """Return the folder of that name for what is collected and trained, and its lock; raises LocalspecError where a process has it."""
+    private_directory(data_dir() / "student")
+    folder = data_dir() / "student" / name
+    if (lock := try_lock(folder)) is None:
+        raise LocalspecError(f"another `localspec-student` works in {folder}: wait until it ends")
+    return folder, lock
+
+
+def forget(pair: str | None) -> int:
+    """Delete what was collected and trained for a pair, or for all; return how many bytes that freed. Heads in use stay."""
+    freed = 0
+    for each in (data_dir() / "student").glob("*@*" if pair is None else f"{pair}@*"):
+        folder, lock = folder_of(each.name)
+        freed += sum(file.stat().st_size for file in folder.iterdir())
+        shutil.rmtree(folder)
+        os.close(lock)
+    return freed
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What to make.
+class Making:
+    """A head to make.
 
     Args:
         job: the pair, and how to load its target.
         recipe: how.
+        wanted: what else the user says.
         own: the user's prompts, by their keys.
-        held: prompts of each bundled kind that are held out.
-        again: go on from the head that there is, with as many tokens more.
-        trial: print figures, and change nothing else.
+        cancel: ends the work; the same command goes on from there.
+        draw: takes a line of progress, over the one before.
     """
 
     job: TailoringJob
     recipe: Recipe
+    wanted: MakeFlags
     own: Mapping[str, BenchPrompt]
-    held: int
-    again: bool = False
-    trial: bool = False
+    cancel: CancelFlag
+    draw: Callable[[str], None]
 
+    def make(self) -> None:
+        """Make it, and let the pair draft with it if it is better than the one before.
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of it.
+        Raises:
+            Cancelled: the flag was set.
+            LocalspecError: it cannot be made.
+            OSError: the disk takes no more.
+        """
+        pair, target = self.job.pair, Target(self.job.target, self.job.pair.target)
+        sha256 = model_sha256([self.job.target], data_dir())
+        folder, lock = folder_of(f"{pair.name}@{sha256[:12]}")
+        try:
+            for each in folder.glob(".*"):  # of a process that was killed while it wrote
+                each.unlink()
+            kept = load(folder / "head.pt") if (folder / "head.pt").exists() else None
+            if self.wanted.again and kept is None:
+                raise UsageError(f"there is no head of {pair.name} yet: leave out --again")
+            base = kept if self.wanted.again else None
+            goal = self.recipe.tokens + (base["tokens"] if base else 0)
+            ends = self._collect(target, folder, goal)
+            train, held, tokens = list[Talk](), list[Talk](), 0
+            for talk in read_talks(folder):
+                (held if talk.is_held_out else train if tokens < goal else []).append(talk)
+                tokens += 0 if talk.is_held_out else len(talk.tokens)
+            settings = msgspec.json.encode([self.recipe, goal, base["key"] if base else ""])
+            key = hashlib.sha256(settings).hexdigest()[:12]
+            state = folder / f"training-{key}.pt"
+            self._train(Trainer(target, self.recipe, train, base, ends), state)
+            self._judge(target, folder, {**load(state), "key": key, "tokens": goal}, kept, held)
+        finally:
+            os.close(lock)
 
-    Args:
-        figures: of the new head, see `measure`.
-        before: of the head that there was, on the same answers; empty without one.
-        tokens: that it was trained on.
-        name: of the head that the pair now drafts with, if that is new; else None.
-    """
-
-    figures: Figures
-    before: Figures
-    tokens: int
-    name: str | None
-
-
-def make(wish: Wish, cancel: CancelFlag, say: Report, draw: Report) -> Outcome:
-    """Make a head for a pair, and let the pair draft with it if it is better than the one before.
-
-    Args:
-        wish: what to make.
-        cancel: ends the work; the same wish goes on from there.
-        say: takes lines for the user.
-        draw: takes a line of progress, over the one before.
-
-    Raises:
-        Cancelled: the flag was set.
-        LocalspecError: it cannot be made.
-        OSError: the disk takes no more.
-    """
-    job, recipe = wish.job, wish.recipe
-    target = Target(job.target, job.pair.target)
-    sha256 = model_sha256([job.target], data_dir())
-    with work_folder(job.pair.name, sha256) as folder:
-        corpus = Corpus(folder, 3 * target.shape.width)
-        kept = load(folder / "head.pt") if (folder / "head.pt").exists() else None
-        if wish.again and kept is None:
-            raise UsageError(f"there is no head of {job.pair.name} yet: leave out --again")
-        goal = recipe.tokens + (kept["tokens"] if kept is not None and wish.again else 0)
-        ends = _collect(wish, target, corpus, goal, cancel, say, draw)
-        train, held = split([*corpus.talks()], goal)
-        if not train or not held:
-            raise UsageError(f"tokens is {recipe.tokens}: that is not one conversation; give more")
-        base = kept if wish.again and kept is not None else None
-        tokens = sum(len(each.tokens) for each in train)
-        key = recipe.key(str(goal), str(tokens), base["key"] if base is not None else "")
-        state_file = folder / f"training-{key}.pt"
-        n_vocab = len(target.embedding())
-        ids = likely_ids(train, recipe.ids, n_vocab, ends)
-        if base is not None:
-            ids = base["ids"].numpy()
-        trainer = Trainer(target, recipe, train, ids, base["weights"] if base else None)
-        trainer.restore(state_file)
-        trainer.run(state_file, cancel, lambda at: draw(_line(at)))
-        state = {**load(state_file), "key": key, "tokens": tokens}
-        figures = measure(target, state, held)
-        before = measure(target, kept, held) if kept is not None and kept["key"] != key else {}
-        name = None
-        if not wish.trial and mean(figures) > mean(before):
-            write_head(target, state, folder / "head.gguf")
-            name = register(job, folder / "head.gguf", figures, tokens).name
-            fields = ("weights", "ids", "key", "tokens")
-            write_atomic(folder / "head.pt", saved({each: state[each] for each in fields}))
-        return Outcome(figures, before, tokens, name)
-
-
-def _collect(
-    wish: Wish,
-    target: Target,
-    corpus: Corpus,
-    goal: int,
-    cancel: CancelFlag,
-    say: Report,
-    draw: Report,
-) -> list[int]:
-    """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
-    request = replace(wish.job.request, load=replace(wish.job.request.load, n_ctx=N_CTX))
-    runtime = load_models(make_plan(request), cancel, lambda at: draw(f"loading {at.share:.0%}"))
-    with closing(runtime.assistant):
-        model = runtime.target.model
-        ends = [*model.vocabulary.eog]
-        done = {each.key: len(each.tokens) for each in corpus.talks()}
-        n_tokens = sum(n for key, n in done.items() if not key.startswith("held:"))
-        measured = calibrated(model, None, cancel, lambda *at: draw(f"measuring {at[1]:.0%}"))
-        fits = sequences_that_fit(target.header, model.options) or 1
-        slots = best_count(measured.costs.target, max(1, min(_MOST_SLOTS, fits)))
-        _announce(wish, target, corpus, measured.costs.target, slots, goal - n_tokens, goal, say)
-        held = {key for key in (*done, *wish.own) if key.startswith("held:")} - done.keys()
-        if n_tokens >= goal and not held:
-            return ends
-        begun_s, begun = monotonic(), n_tokens
-        count = [n_tokens]
-
-        def goes_on(new: int) -> bool:
-            count[0] += new
-            share = count[0] / goal
-            left_s = (monotonic() - begun_s) * (goal - count[0]) / max(1, count[0] - begun)
-            left = f", {duration_text(left_s)} left" if count[0] > begun and share < 1 else ""
-            draw(f"collecting {_bar(share)} {count[0]:,} of {goal:,} tokens{left}")
-            return count[0] < goal
-
-        answers = dict[str, list[str]]()
-        for each in corpus.talks():
-            answers.setdefault(each.kind, []).append(_text(model, each))
-        collector = Collector(runtime.assistant, model, target.shape.layers, slots, cancel)
-        collector.collect(corpus, jobs({*done}, wish.own, wish.held, answers), answers, goes_on)
-        return ends
-
-
-def _text(model: Any, talk: Talk) -> str:
-    pieces = map(model.vocabulary.piece, talk.tokens[talk.n_prompt :])
-    return b"".join(pieces).decode(errors="replace")
-
-
-def _announce(
-    wish: Wish,
-    target: Target,
-    corpus: Corpus,
-    costs: PassCosts,
-    slots: int,
-    missing: int,
-    goal: int,
-    say: Report,
-) -> None:
-    """Say how long it takes, by passes and a step as measured here, and how much disk.
-
-    Raises:
-        LocalspecError: the disk has no room for it.
-    """
-    missing = max(0, missing) + 6 * wish.held * _HELD_TOKENS
-    recipe, random = wish.recipe, np.random.default_rng(0)
-    n_vocab, length = len(target.embedding()), max(2, min(256, recipe.batch))
-    likely = random.integers(0, n_vocab, (length, min(TOP, n_vocab)))
-    talk = Talk("", "", 2, [*range(2)] * (length // 2), greedy=True)
-    talk.rows = random.normal(size=(len(talk.tokens), 3 * target.shape.width)).astype(np.float16)
-    talk.ids = likely[: len(talk.tokens)]
-    talk.logs = np.full(talk.ids.shape, -3.0, np.float16)
-    ids = np.arange(min(recipe.ids, n_vocab))
-    talks = [talk] * max(1, recipe.batch // length)
-    trainer = Trainer(target, recipe, talks, ids)
-    steps = recipe.epochs * goal / max(1, len(talks) * len(talk.tokens))
-    collect_s = _PROMPTS * missing * costs.of(slots) / slots
-    weights = sum(each.numel() for each in trainer.head.trained)
-    needed = missing * corpus.token_bytes + 2 * (_STATE_BYTES * weights + 4 * ids.size * 1024)
-    say(
-        f"{wish.job.pair.name}: about {duration_text(collect_s)} to collect {missing:,} tokens, {slots} answers at once, and "
-        f"{duration_text(steps * trainer.step_s())} to train on {goal:,} ({weights / 1e6:.1f} M weights); up to {size_text(needed)} "
-        "of disk. Ctrl-C stops it, and the same command goes on"
-    )
-    free = free_bytes(data_dir())
-    if needed > free:
-        raise LocalspecError(
-            f"it needs {size_text(needed)} of disk, and {size_text(free)} are free: make room, or give fewer --tokens"
+    def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
+        """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
+        request = replace(self.job.request, load=replace(self.job.request.load, n_ctx=N_CTX))
+        plan = make_plan(request, parallel=None)
+        runtime = load_models(
+            plan, self.cancel, lambda at: self.draw(f"loading {at.share:.0%}"), parallel=None
         )
+        with closing(runtime.assistant):
+            talks, slots = [*read_talks(folder)], runtime.assistant.count
+            done = sum(len(each.tokens) for each in talks if not each.is_held_out)
+            held = 0 if any(each.is_held_out for each in talks) else self.wanted.held
+            missing = max(0, goal - done) + _HELD_TOKENS * held
+            self._announce(target, runtime, missing, goal)
+            begun_s, counts, answers = monotonic(), [done, 0], dict[str, list[str]]()
+
+            def goes_on(talk: Talk | None) -> bool:
+                if talk is not None:
+                    answers.setdefault(talk.kind, []).append(teacher.text(talk))
+                    counts[talk.is_held_out] += len(talk.tokens)
+                    left_s = (monotonic() - begun_s) * (missing / (sum(counts) - done) - 1)
+                    text = (
+                        f"{counts[0]:,} of {goal:,} tokens, {duration_text(max(0.0, left_s))} left"
+                    )
+                    self.draw(f"collecting {bar(counts[0] / goal)} {text}")
+                return counts[0] < goal
+
+            teacher = Teacher(runtime, target, self.cancel)
+            for each in talks:
+                answers.setdefault(each.kind, []).append(teacher.text(each))
+            known = {each.key for each in talks}
+            teacher.collect(folder, jobs(known, self.own, self.wanted.held, answers), goes_on)
+            return [*runtime.target.model.vocabulary.eog]
+
+    def _announce(self, target: Target, runtime: Runtime, missing: int, goal: int) -> None:
+        """Print how long it takes, as passes and products take here, and how much disk; raises LocalspecError where that is not free."""
+        assert runtime.costs is not None, "they are measured for several"  # noqa: S101
+        costs, slots = runtime.costs.target, runtime.assistant.count
+        collecting_s = missing * (costs.of(slots) / slots + costs.of(ROWS) / ROWS)
+        training_s = foreseen_s(target, self.recipe, goal)
+        matrices = 8 * target.width + 3 * target.inner + self.recipe.ids
+        needed = missing * 6 * (target.width + TOP) + _STATE_BYTES * target.width * matrices
+        click.echo(
+            f"{self.job.pair.name}: about {duration_text(collecting_s)} to collect {missing:,} tokens, {slots} answers at once, and "
+            f"{duration_text(training_s)} to train on {goal:,}; up to {size_text(needed)} of disk. Ctrl-C stops it, and the same "
+            "command goes on"
+        )
+        if needed > (free := free_bytes(data_dir())):
+            raise LocalspecError(
+                f"it needs {size_text(needed)} of disk, and {size_text(free)} are free: make room, or give fewer --tokens"
+            )
+
+    def _train(self, trainer: Trainer, state: Path) -> None:
+        """Train to the end, saving now and then."""
+        trainer.restore(state)
+        begun_s, first, saved_s = monotonic(), trainer.step, monotonic()
+        for loss, expected in trainer.train():
+            share, now_s = trainer.step / trainer.steps, monotonic()
+            left_s = (now_s - begun_s) / (trainer.step - first) * (trainer.steps - trainer.step)
+            self.draw(
+                f"training {bar(share)} loss {loss:.3f}, {expected:.2f} tokens a round expected, {duration_text(left_s)} left"
+            )
+            if self.cancel.is_set or now_s > saved_s + _SAVE_S:
+                trainer.save(state)
+                saved_s = monotonic()
+            if self.cancel.is_set:
+                raise Cancelled
+        trainer.save(state)
+
+    def _judge(
+        self, target: Target, folder: Path, state: State, kept: State | None, held: list[Talk]
+    ) -> None:
+        """Measure a head, print what came of it, and register it if it is better than the one before."""
+        figures = measure(target, state, held)
+        before = measure(target, kept, held) if kept and kept["key"] != state["key"] else {}
+        rows = [["TOKENS A ROUND", *(f"length {n}" for n in range(1, LENGTH + 1)), "before"]]
+        for kind, of_kind in figures.items():
+            old = before.get(kind, {}).get(LENGTH)
+            cells = [f"{each:.2f}" for each in of_kind.values()]
+            rows.append([kind, *cells, "-" if old is None else f"{old:.2f}"])
+        print_table(rows)
+        now, then = mean_of(figures), mean_of(before)
+        text = (
+            f"{now:.2f} tokens a round in the mean of kinds, trained on {state['tokens']:,} tokens"
+        )
+        if self.wanted.trial:
+            click.echo(text)
+        elif now <= then:
+            click.echo(f"{text}; the head before has {then:.2f}, and stays")
+        else:
+            write_head(target, state, folder / ".head.gguf")
+            name = self._register(folder / ".head.gguf", f"{text}, on held-out prompts")
+            fields = ("weights", "ids", "key", "tokens")
+            write(folder / "head.pt", {each: state[each] for each in fields})
+            click.echo(
+                f"{text}; {self.job.pair.name} now drafts with {name}: `localspec rm {name}` removes it"
+            )
+
+    def _register(self, file: Path, result: str) -> str:
+        """Let the pair draft with a head, whose file moves into the store; return its name."""
+        store, pair, name = Store(data_dir()), self.job.pair, f"{self.job.pair.name}-student"
+        before, path, day = TAILORED.load(store.root).get(name), store.take(file), datetime.now(UTC)
+        source = {"source": "made on this machine", "date": day.date().isoformat()}
+        entry = ModelEntry(
+            name,
+            path.stat().st_size,
+            path.name,
+            heads=HeadsEntry(kind="eagle3", target=pair.name, **source),
+            origin=f"trained here for pair {pair.name}: {result}",
+            tailored=TailoredFor(pair.name, pair.target, pair.draft_model or ""),
+        )
+        TAILORED.add(store.root, name, entry)
+        if before is not None and before.sha256 != entry.sha256:
+            store.remove(before)
+        return name
 
 
-def _line(at: Progress) -> str:
-    share = at.step / at.steps
-    return (
-        f"training {_bar(share)} loss {at.loss:.3f}, expected {at.expected:.2f} tokens a round, "
-        f"{duration_text(at.left_s)} left"
-    )
-
-
-def _bar(share: float, cells: int = 20) -> str:
+def bar(share: float, cells: int = 20) -> str:
+    """Return a share as a bar, with its figure."""
     done = round(cells * min(1.0, share))
     return f"[{'#' * done}{'.' * (cells - done)}] {min(1.0, share):.0%}"
 
 
-def register(job: TailoringJob, file: Path, figures: Figures, tokens: int) -> ModelEntry:
-    """Let a pair draft with a head; return its entry. The file moves into the store.
-
-    Raises:
-        PairMismatch: the file does not fit the target.
-    """
-    header = read_header(file)
-    reason = why_no_draft_model(read_header(job.target), header)
-    if reason is not None:
-        raise PairMismatch(f"the head does not fit {job.pair.target}: {reason}")
-    store, pair = Store(data_dir()), job.pair
-    name = f"{pair.name}-student"
-    before = TAILORED.load(store.root).get(name)
-    known = {"code", "chat", "creative"} & figures.keys()
-    chances = {
-        kind: min(max(figures[f"{kind}:1"] - 1, _LEAST), 1 - _LEAST) for kind in sorted(known)
-    }
-    path = store.take(file)
-    result = f"{mean(figures):.2f} tokens a round on prompts that were held out"
-    entry = ModelEntry(
-        name,
-        path.stat().st_size,
-        path.name,
-        heads=HeadsEntry(
-            kind="eagle3",
-            source="made on this machine",
-            date=datetime.now(UTC).date().isoformat(),
-            target=pair.target if re.fullmatch(MODEL_NAME, pair.target) else pair.name,
-            chances=Chances(**chances),
-            published="measured on this machine" if chances else "",
-        ),
-        origin=f"trained for pair {pair.name} on {tokens} tokens: {result}",
-        tailored=TailoredFor(pair.name, pair.target, pair.draft_model or ""),
-    )
-    TAILORED.add(store.root, name, entry)
-    if before is not None and before.sha256 != entry.sha256:
-        store.remove(before)
-    return entry
-
-
-def threads(count: int) -> None:
-    """Let torch compute on so many threads."""
-    torch.set_num_threads(count)
-
-
-def rows(outcome: Outcome, lengths: Sequence[int]) -> list[list[str]]:
-    """Return a table of figures: a row for each kind, a column for each length of drafts."""
-    kinds = [name for name in outcome.figures if ":" not in name]
-    table = [["TOKENS A ROUND", *(f"length {n}" for n in lengths), "before"]]
-    for kind in kinds:
-        old = outcome.before.get(kind)
-        cells = [f"{outcome.figures[f'{kind}:{n}']:.2f}" for n in lengths]
-        table.append([kind, *cells, "-" if old is None else f"{old:.2f}"])
-    return table
+def mean_of(figures: Figures) -> float:
+    """Return the tokens a round of the longest drafts, in the mean of kinds."""
+    return mean([each[LENGTH] for each in figures.values()] or [0.0])

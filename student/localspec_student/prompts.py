@@ -7,7 +7,7 @@ from importlib.resources import files
 from random import Random
 from typing import Any
 
-from localspec.bench.prompts import BenchPrompt, bundled, per_workload
+from localspec.bench.prompts import BenchPrompt
 
 _LONGEST_ANSWER = 1500
 """Characters of an earlier answer in a prompt."""
@@ -21,16 +21,6 @@ def _tables() -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
-def kinds() -> list[str]:
-    """Return the kinds of text, in the order in which they take turns."""
-    return [*_tables()["templates"]]
-
-
-def held_out(per_kind: int) -> list[BenchPrompt]:
-    """Return the prompts that are never trained on, up to so many of each kind."""
-    return per_workload(bundled(), per_kind)
-
-
 def made_prompt(number: int, answers: Mapping[str, Sequence[str]]) -> BenchPrompt:
     """Return the prompt of a number.
 
@@ -39,7 +29,7 @@ def made_prompt(number: int, answers: Mapping[str, Sequence[str]]) -> BenchPromp
         answers: of the target to earlier prompts, by kind. A kind that needs some is replaced by `code` while there are none.
     """
     tables, random = _tables(), Random(number)  # noqa: S311 - no secret
-    kind = kinds()[number % len(kinds())]
+    kind = [*tables["templates"]][number % len(tables["templates"])]
     needed = tables["answers"].get(kind, ())
     pool = [text for each in needed for text in answers.get(each, ())]
     if needed and not pool:
@@ -56,4 +46,5 @@ def made_prompt(number: int, answers: Mapping[str, Sequence[str]]) -> BenchPromp
 
 def edit_prompt(number: int, text: str) -> BenchPrompt:
     """Return the prompt to change a text; those of other numbers want other changes."""
-    return made_prompt(len(kinds()) * number + kinds().index("edit"), {"code": [text]})
+    kinds = [*_tables()["templates"]]
+    return made_prompt(len(kinds) * number + kinds.index("edit"), {"code": [text]})

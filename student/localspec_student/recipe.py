@@ -1,21 +1,18 @@
-"""Recipe: how a head is made; every choice is a flag, so that each can be tried alone."""
+"""Flags: how a head is trained, every choice one of its own so that each can be tried alone, and on what."""
 
-import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-import msgspec
-
-from localspec.cli.options import flag
+from localspec.cli.options import flag, several, switch
 from localspec.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a head is made.
+    """How a head is trained.
 
     Args:
-        tokens: Tokens of conversations to train on; the target writes them. Default: 250000.
-        ids: Ids that the head can propose, the target's likeliest. Default: 24576.
+        tokens: Tokens of conversations to train on, which the model writes. Default: 250000.
+        ids: Ids that the head can propose, the model's likeliest. Default: 24576.
         depths: Drafted tokens that training unrolls. Default: 5.
         epochs: How often each token is trained on. Default: 4.
         batch: Tokens of a step. Default: 1024.
@@ -25,8 +22,8 @@ class Recipe:
         negatives: Unlikely ids that a step compares with, drawn each time; 0 takes all. Default: 4096.
         depth_weight: Weight of each depth in the loss, relative to the one before. Default: 0.8.
         prompt_weight: Weight of a prompt's token in the loss; one of an answer has 1. Default: 0.3.
-        warm: Begin with the target's last layer, or at random.
-        even: Even out the channels of the target's rows, or take them as they are.
+        warm: Begin with the model's last layer, or at random.
+        even: Even out the channels of the model's rows, or take them as they are.
     """
 
     tokens: int = flag("N", default=250_000, type=int)
@@ -44,15 +41,28 @@ class Recipe:
     even: bool = flag("--even/--no-even", default=True)
 
     def __post_init__(self) -> None:
-        for name in ("tokens", "ids", "depths", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}: it must be 1 or more")
-        for name in ("rate", "decay", "negatives", "depth_weight", "prompt_weight"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name} is {getattr(self, name)}: it must be 0 or more")
-        if not 0 <= self.dropout < 1:
-            raise UsageError(f"dropout is {self.dropout}: it must be from 0 to below 1")
+        for name in (each.name for each in fields(self)):
+            value, least = getattr(self, name), int(name in {"tokens", "ids", "depths", "epochs"})
+            if not least <= value < (1 if name == "dropout" else float("inf")):
+                raise UsageError(f"{name} is {value}: it must be {least} or more, dropout below 1")
 
-    def key(self, *others: str) -> str:
-        """Return what tells this recipe, applied to certain data, from others: some letters of a hash."""
-        return hashlib.sha256(msgspec.json.encode([self, others])).hexdigest()[:12]
+
+@dataclass(frozen=True, slots=True)
+class MakeFlags:
+    """On what a head is trained and measured, and what becomes of it.
+
+    Args:
+        again: Train on from the head that there is, with --tokens more.
+        trial: Print figures only; the head in use stays.
+        history: Also train on your own questions of saved conversations.
+        prompts: Also train on prompts of this file: JSON lines with workload and prompt.
+        file: Also train on edits of this file; repeat for more.
+        held: Bundled prompts of each kind to measure with, never trained on. Default: 10.
+    """
+
+    again: bool = switch()
+    trial: bool = switch()
+    history: bool = switch()
+    prompts: str | None = flag("FILE")
+    file: tuple[str, ...] = several(metavar="FILE")
+    held: int = flag("N", default=10, type=int)
