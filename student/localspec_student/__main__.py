@@ -58,7 +58,7 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
     # Without torch there is a line that says so.
     from localspec_student.make import Making  # noqa: PLC0415
 
-    launch = changed(settings.launch, {"draft": "off", "draft_length": None})
+    launch = changed(settings.launch, {"draft": "off", "draft_length": None, "ctx": 1024})
     job, own, cancel = tailoring_job(name, launch), own_prompts(wanted), CancelFlag()
     try:
         with (

@@ -78,10 +78,9 @@ def add_part(folder: Path, talks: Sequence[Talk]) -> None:
 
 def read_talks(folder: Path) -> Iterator[Talk]:
     """Yield all conversations, in the order in which they came; their rows stay on the disk until they are used."""
-    table = list[tuple[str, str, int, list[int], bytes, bytes]]
     for path in sorted(folder.glob("talks-*.msgpack")):
         rows = np.load(folder / f"rows-{path.stem[6:]}.npy", mmap_mode="r")
-        for *known, ids, logs in msgspec.msgpack.decode(path.read_bytes(), type=table):
+        for *known, ids, logs in msgspec.msgpack.decode(path.read_bytes()):
             talk = Talk(*known)
             n = len(talk.tokens)
             talk.rows, rows = rows[:n], rows[n:]

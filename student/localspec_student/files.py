@@ -17,7 +17,7 @@ from localspec.models.gguf import model_files, read_model
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 _LAYER = "attn_norm attn_norm_2 attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down"
-_OWN = "token_norm row_norm q k v o ffn_norm gate up down".split()
+_OWN = ["token_norm", "row_norm", "q", "k", "v", "o", "ffn_norm", "gate", "up", "down"]
 NAMES = {"encoder_norm": "enc.output_norm", "fc": "fc", "out_norm": "output_norm", "out": "output"}
 NAMES |= {own: f"blk.0.{name}" for own, name in zip(_OWN, _LAYER.split(), strict=True)}
 """A head's weights, and what llama.cpp calls them."""

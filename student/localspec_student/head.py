@@ -13,6 +13,8 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from localspec_student.files import NAMES, Floats, Integers, Target
 
 Tensor = Any  # torch has types of its own, which are not needed to check ours
+Pairs = tuple[tuple[Tensor, Tensor], ...]
+"""Keys and values of each depth."""
 
 _MIXES = 0.25
 """Of a random encoder, the share that is left beside a warm start."""
@@ -30,15 +32,6 @@ class Head:
     def __init__(self, shape: Target, weights: Mapping[str, Tensor], dropout: float = 0.0) -> None:
         self.shape, self.weights, self.dropout = shape, dict(weights), dropout
 
-    @property
-    def trained(self) -> list[Tensor]:
-        """The weights that are trained."""
-        return [each for name, each in self.weights.items() if name != "out"]
-
-    def encode(self, rows: Tensor) -> Tensor:
-        """Return what the encoder makes of the target's rows."""
-        return F.linear(self._norm(rows, "encoder_norm"), self.weights["fc"])
-
     def logits(self, row: Tensor, places: Tensor | None = None) -> Tensor:
         """Return the logits of rows, of all ids of the head or of those at some places."""
         out = self.weights["out"]
@@ -52,72 +45,52 @@ class Head:
             rows: the target's of the same tokens, shape (B, T, 3 · width).
             depths: how many.
         """
-        row, past = self.encode(rows[:, :-1]), list[tuple[Tensor, Tensor]]()
+        row, past = F.linear(self._norm(rows[:, :-1], "encoder_norm"), self.weights["fc"]), ()
         for depth in range(depths):
             # What is behind the end is of no meaning, and left out below.
             ahead = F.pad(embedded[:, 1 + depth :], (0, 0, 0, depth))
-            row = self._step(ahead, row, depth, past)
+            row, past = self._step(ahead, row, depth, past)
             yield row[:, : rows.shape[1] - 1 - depth]
 
-    def _step(
-        self, embedded: Tensor, row: Tensor, depth: int, past: list[tuple[Tensor, Tensor]]
-    ) -> Tensor:
-        """Return the rows of a depth, of which that at index j stands at place j + depth.
+    def _step(self, embedded: Tensor, row: Tensor, depth: int, past: Pairs) -> tuple[Tensor, Pairs]:
+        """Return the rows of a depth, of which that at index j stands at place j + depth, and keys and values up to it.
 
         Args:
             embedded: of the tokens that go in.
             row: of the depth before, or the encoder's.
             depth: from 0.
-            past: keys and values of the depths before; gets those of this one.
+            past: keys and values of the depths before.
         """
-        shape, weights = self.shape, self.weights
+        weights, length = self.weights, row.shape[1]
         both = torch.cat([self._norm(embedded, "token_norm"), self._norm(row, "row_norm")], -1)
-        places = torch.arange(row.shape[1], device=row.device) + depth
-        q = self._rotated(self._by_head(F.linear(both, weights["q"]), shape.n_head), places)
-        k = self._rotated(self._by_head(F.linear(both, weights["k"]), shape.n_kv), places)
-        v = self._by_head(F.linear(both, weights["v"]), shape.n_kv)
-        shared = shape.n_head // shape.n_kv
-        past.append((k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)))
-        mixed = self._attended(q, past).transpose(1, 2).flatten(2)
-        row = row + F.linear(self._dropped(mixed), weights["o"])
+        places = torch.arange(length, device=row.device) + depth
+        q, k = (self._rotated(self._by_head(both, name), places) for name in ("q", "k"))
+        past = (*past, (k, self._by_head(both, "v")))
+        keys, values = (torch.cat(each, 2) for each in zip(*past, strict=True))
+        # Of the target's rows, all up to its own; of each depth of its own chain, one.
+        square = torch.ones(length, length, dtype=torch.bool, device=row.device)
+        seen = torch.cat([square.tril(), *[square.tril().triu()] * depth], -1)
+        mixed = F.scaled_dot_product_attention(q, keys, values, seen, enable_gqa=True)
+        mixed = F.dropout(mixed.transpose(1, 2).flatten(2), self.dropout)
+        row = row + F.linear(mixed, weights["o"])
         normed = self._norm(row, "ffn_norm")
         inner = F.silu(F.linear(normed, weights["gate"])) * F.linear(normed, weights["up"])
-        return row + F.linear(self._dropped(inner), weights["down"])
-
-    def _attended(self, q: Tensor, past: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Return what queries make of the target's rows up to their own, and of their own chain's."""
-        (first_k, first_v), chain = past[0], past[1:]
-        if not chain:
-            return F.scaled_dot_product_attention(q, first_k, first_v, is_causal=True)
-        length, scale = q.shape[2], self.shape.dim**-0.5
-        later = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
-        scores = (q @ first_k.transpose(-1, -2) * scale).masked_fill(later, -torch.inf)
-        own = torch.stack([(q * k).sum(-1) * scale for k, _ in chain], -1)
-        weights = torch.cat([scores, own], -1).softmax(-1)
-        mixed = weights[..., :length] @ first_v
-        for at, (_, v) in enumerate(chain):
-            mixed = mixed + weights[..., length + at, None] * v
-        return mixed
+        return row + F.linear(F.dropout(inner, self.dropout), weights["down"]), past
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
-        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.shape.eps)
-        return x * scale * self.weights[name]
+        return F.rms_norm(x, x.shape[-1:], self.weights[name], self.shape.eps)
 
-    def _dropped(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout) if self.dropout else x
-
-    def _by_head(self, x: Tensor, heads: int) -> Tensor:
-        return x.view(*x.shape[:2], heads, self.shape.dim).transpose(1, 2)
+    def _by_head(self, x: Tensor, name: str) -> Tensor:
+        return F.linear(x, self.weights[name]).unflatten(-1, (-1, self.shape.dim)).transpose(1, 2)
 
     def _rotated(self, x: Tensor, places: Tensor) -> Tensor:
         """Rotate neighbouring channels, ggml's NORM; x has the shape (B, heads, T, dim)."""
-        rotated = self.shape.rotated
-        steps = torch.arange(0, rotated, 2, device=x.device).float() / rotated
+        n = self.shape.rotated
+        steps = torch.arange(0, n, 2, device=x.device).float() / n
         angles = places[:, None].float() * self.shape.base**-steps
-        cos, sin = angles.cos(), angles.sin()
-        a, b = x[..., 0:rotated:2], x[..., 1:rotated:2]
-        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
-        return torch.cat([turned, x[..., rotated:]], -1)
+        turned = torch.view_as_complex(x[..., :n].unflatten(-1, (-1, 2)).contiguous())
+        turned = torch.view_as_real(turned * torch.polar(torch.ones_like(angles), angles))
+        return torch.cat([turned.flatten(-2), x[..., n:]], -1)
 
 
 def new_weights(

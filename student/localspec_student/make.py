@@ -8,8 +8,9 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import prod
 from pathlib import Path
 from statistics import mean
 from time import monotonic
@@ -32,24 +33,16 @@ from localspec.storage.files import free_bytes, private_directory, size_text
 from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
 from localspec.tailor.tailor import TailoringJob
-from localspec_student.collect import N_CTX, ROWS, TOP, Talk, Teacher, jobs, read_talks
+from localspec_student.collect import ROWS, TOP, Talk, Teacher, jobs, read_talks
 from localspec_student.files import Target, write_head
 from localspec_student.recipe import MakeFlags, Recipe
-from localspec_student.train import (
-    LENGTH,
-    Figures,
-    State,
-    Trainer,
-    foreseen_s,
-    load,
-    measure,
-    write,
-)
+from localspec_student.train import LENGTH, Figures, State, Trainer, load, measure, write
 
 _SAVE_S = 120.0
 _HELD_TOKENS = 1800  # of a prompt of each kind that is held out, with its answer
-_STATE_BYTES = (
-    40  # of each number of a row of the head's matrices: in two files, with the optimizer's two
+_STATE_BYTES = 40  # of each weight: in two files, with the optimizer's two numbers
+_STEP = (
+    6.0  # products that training takes for each weight, token and depth, of those that a pass takes
 )
 
 
@@ -127,13 +120,10 @@ class Making:
 
     def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
         """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
-        request = replace(self.job.request, load=replace(self.job.request.load, n_ctx=N_CTX))
-        plan = make_plan(request, parallel=None)
-        runtime = load_models(
-            plan, self.cancel, lambda at: self.draw(f"loading {at.share:.0%}"), parallel=None
-        )
+        plan = make_plan(self.job.request, parallel=None)
+        runtime = load_models(plan, self.cancel, parallel=None)
         with closing(runtime.assistant):
-            talks, slots = [*read_talks(folder)], runtime.assistant.count
+            talks = [*read_talks(folder)]
             done = sum(len(each.tokens) for each in talks if not each.is_held_out)
             held = 0 if any(each.is_held_out for each in talks) else self.wanted.held
             missing = max(0, goal - done) + _HELD_TOKENS * held
@@ -163,9 +153,12 @@ class Making:
         assert runtime.costs is not None, "they are measured for several"  # noqa: S101
         costs, slots = runtime.costs.target, runtime.assistant.count
         collecting_s = missing * (costs.of(slots) / slots + costs.of(ROWS) / ROWS)
-        training_s = foreseen_s(target, self.recipe, goal)
-        matrices = 8 * target.width + 3 * target.inner + self.recipe.ids
-        needed = missing * 6 * (target.width + TOP) + _STATE_BYTES * target.width * matrices
+        weights = target.width * (8 * target.width + 3 * target.inner + self.recipe.ids // 3)
+        share = weights / sum(prod(each.shape) for each in target.header.tensors)
+        training_s = (
+            _STEP * share * self.recipe.epochs * self.recipe.depths * goal * costs.of(ROWS) / ROWS
+        )
+        needed = missing * 6 * (target.width + TOP) + _STATE_BYTES * weights
         click.echo(
             f"{self.job.pair.name}: about {duration_text(collecting_s)} to collect {missing:,} tokens, {slots} answers at once, and "
             f"{duration_text(training_s)} to train on {goal:,}; up to {size_text(needed)} of disk. Ctrl-C stops it, and the same "
@@ -199,11 +192,11 @@ class Making:
         """Measure a head, print what came of it, and register it if it is better than the one before."""
         figures = measure(target, state, held)
         before = measure(target, kept, held) if kept and kept["key"] != state["key"] else {}
-        rows = [["TOKENS A ROUND", *(f"length {n}" for n in range(1, LENGTH + 1)), "before"]]
-        for kind, of_kind in figures.items():
-            old = before.get(kind, {}).get(LENGTH)
-            cells = [f"{each:.2f}" for each in of_kind.values()]
-            rows.append([kind, *cells, "-" if old is None else f"{old:.2f}"])
+        lengths, old = range(1, LENGTH + 1), {key: f"{each:.2f}" for key, each in before.items()}
+        rows = [["TOKENS A ROUND", *(f"length {n}" for n in lengths), "before"]]
+        for kind in sorted({kind for kind, _ in figures}):
+            cells = [f"{figures[kind, n]:.2f}" for n in lengths]
+            rows.append([kind, *cells, old.get((kind, LENGTH), "-")])
         print_table(rows)
         now, then = mean_of(figures), mean_of(before)
         text = (
@@ -226,12 +219,13 @@ class Making:
         """Let the pair draft with a head, whose file moves into the store; return its name."""
         store, pair, name = Store(data_dir()), self.job.pair, f"{self.job.pair.name}-student"
         before, path, day = TAILORED.load(store.root).get(name), store.take(file), datetime.now(UTC)
-        source = {"source": "made on this machine", "date": day.date().isoformat()}
         entry = ModelEntry(
             name,
             path.stat().st_size,
             path.name,
-            heads=HeadsEntry(kind="eagle3", target=pair.name, **source),
+            heads=HeadsEntry(
+                kind="eagle3", target=pair.name, source="made here", date=f"{day:%Y-%m-%d}"
+            ),
             origin=f"trained here for pair {pair.name}: {result}",
             tailored=TailoredFor(pair.name, pair.target, pair.draft_model or ""),
         )
@@ -249,4 +243,4 @@ def bar(share: float, cells: int = 20) -> str:
 
 def mean_of(figures: Figures) -> float:
     """Return the tokens a round of the longest drafts, in the mean of kinds."""
-    return mean([each[LENGTH] for each in figures.values()] or [0.0])
+    return mean([each for (_, length), each in figures.items() if length == LENGTH] or [0.0])

@@ -2,9 +2,9 @@
 
 import io
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,13 @@ from localspec_student.recipe import Recipe
 
 LENGTH = 5
 """Drafted tokens of a round, for figures."""
-_OTHERS = 2.0
-"""What a step takes beside the same products alone: attention, norms and the optimizer."""
 _SKIPPED = 24
 """Tokens at the beginning of a prompt that are not learnt: mostly the same template."""
 _WARM_UP, _CLIP, _BETAS, _LAST_RATE, _RECENT, _SAMPLED = 30, 1.0, (0.9, 0.95), 0.01, 0.1, 60
 
 State = Mapping[str, Any]
 """Of a head: `weights` and `ids`, and what else is noted with them."""
-Figures = dict[str, dict[int, float]]
+Figures = dict[tuple[str, int], float]
 """Tokens a round by the kind of text and the length of drafts."""
 
 
@@ -99,11 +97,8 @@ class Trainer:
         self._places = self._places.to(self._on)
         self._groups = groups(talks, recipe.batch)
         self.step, self.steps = 0, recipe.epochs * len(self._groups)
-        trained = [each.requires_grad_(True) for name, each in weights.items() if name != "out"]
-        wide = {"params": [each for each in trained if each.ndim > 1], "weight_decay": recipe.decay}
-        flat = {"params": [each for each in trained if each.ndim == 1], "weight_decay": 0}
-        self._optimizer = torch.optim.AdamW([wide, flat], lr=recipe.rate, betas=_BETAS)
-        self._trained = trained
+        self._trained = [each.requires_grad_() for name, each in weights.items() if name != "out"]
+        self._optimizer = torch.optim.AdamW(self._trained, betas=_BETAS, weight_decay=recipe.decay)
 
     def save(self, path: Path) -> None:
         """Write all that going on needs, whole or not at all; raises OSError where the disk does not take it."""
@@ -192,20 +187,6 @@ class Trainer:
         return torch.cat([likely, others]), correction
 
 
-def foreseen_s(target: Target, recipe: Recipe, tokens: int) -> float:
-    """Return about how many seconds training on so many tokens takes here: by how long a product of matrices takes."""
-    on, width = device(), target.width
-    some = torch.rand(recipe.batch, width, device=on)
-    matrix = torch.rand(width, target.inner, device=on)
-    for _ in range(2):  # the first one is slower
-        begun_s = monotonic()
-        float(sum((some @ matrix).sum() for _ in range(4)))
-    a_second = 4 * some.numel() * target.inner / (monotonic() - begun_s)
-    block = (2 * target.n_head + 2 * target.n_kv) * target.dim + 3 * target.inner
-    products = 3 * block * width + 2 * width * (recipe.negatives or recipe.ids)
-    return _OTHERS * recipe.epochs * recipe.depths * tokens * products / a_second
-
-
 def write(path: Path, state: State) -> None:
     """Replace a file by a state; raises OSError where the disk does not take it."""
     content = io.BytesIO()
@@ -232,26 +213,20 @@ def measure(target: Target, state: State, talks: Sequence[Talk]) -> Figures:
     on, ids = device(), state["ids"]
     head = Head(target, {name: each.to(on) for name, each in state["weights"].items()})
     embedding = torch.from_numpy(target.embedding).to(on)
-    counts = dict[str, dict[int, tuple[int, int]]]()
+    counts = defaultdict[tuple[str, int], list[int]](lambda: [0, 0])
     for talk in sorted(talks, key=lambda each: each.kind):
-        tokens = torch.tensor([talk.tokens], device=on)
-        rows = padded([talk.rows], np.float32, on)
+        tokens = F.embedding(torch.tensor([talk.tokens], device=on), embedding)
         # By depth and place, whether the token after the place is foretold.
         right = np.zeros((LENGTH, len(talk.tokens)), bool)
         with torch.no_grad():
-            unrolled = head.unrolled(F.embedding(tokens, embedding), rows, LENGTH)
+            unrolled = head.unrolled(tokens, padded([talk.rows], np.float32, on), LENGTH)
             for depth, row in enumerate(unrolled):
                 drafted = ids[head.logits(row[0, :-1]).argmax(-1).cpu()].numpy()
                 right[depth, 1 : 1 + len(drafted)] = drafted == talk.tokens[2 + depth :]
         for length in range(1, LENGTH + 1):
-            rounds = _rounds(right[:length, talk.n_prompt :])
-            old = counts.setdefault(talk.kind, {}).get(length, (0, 0))
-            new = max(0, len(talk.tokens) - talk.n_prompt - 1)
-            counts[talk.kind][length] = old[0] + new, old[1] + rounds
-    return {
-        kind: {length: tokens / max(1, rounds) for length, (tokens, rounds) in each.items()}
-        for kind, each in counts.items()
-    }
+            counts[talk.kind, length][0] += max(0, len(talk.tokens) - talk.n_prompt - 1)
+            counts[talk.kind, length][1] += _rounds(right[:length, talk.n_prompt :])
+    return {key: tokens / max(1, rounds) for key, (tokens, rounds) in counts.items()}
 
 
 def _rounds(right: Any) -> int:
