@@ -4,7 +4,7 @@ It is kept in parts, of two files each: rows of floats, written first, and the c
 """
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from operator import attrgetter
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from localspec.bench.prompts import BenchPrompt, bundled, per_workload
+from localspec.bench.prompts import BenchPrompt
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, RequestFailed
 from localspec.chat.request import Request
@@ -27,11 +27,11 @@ from localspec.llama.staging import keep_layer_inputs, layer_inputs
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.files import write_atomic
 from localspec_student.files import Target
-from localspec_student.prompts import made_prompt
+from localspec_student.prompts import Answers, made_prompt
 
 N_CTX, ROWS, TOP = 1024, 64, 16
 """Tokens of a conversation; rows of logits of a pass; ids of each row that are kept, the likeliest."""
-_ANSWER, _TALKS, _TEMPERATURE = 200, 32, 0.8
+_ANSWER, _TEMPERATURE = 200, 0.8
 _HALF_MAX = 60_000.0  # some channels of some targets are beyond what 16 bits hold
 
 
@@ -67,7 +67,9 @@ _KNOWN, _BULK = attrgetter("key", "kind", "n_prompt", "tokens"), attrgetter("ids
 
 
 def add_part(folder: Path, talks: Sequence[Talk]) -> None:
-    """Write conversations as one more part; raises OSError where the disk does not take it."""
+    """Write conversations, if there are any, as one more part; raises OSError where the disk does not take it."""
+    if not talks:
+        return
     number = 1 + max((int(each.stem[6:]) for each in folder.glob("talks-*.msgpack")), default=0)
     content = io.BytesIO()
     np.save(content, np.concatenate([each.rows for each in talks]))
@@ -81,27 +83,26 @@ def read_talks(folder: Path) -> Iterator[Talk]:
     for path in sorted(folder.glob("talks-*.msgpack")):
         rows = np.load(folder / f"rows-{path.stem[6:]}.npy", mmap_mode="r")
         for *known, ids, logs in msgspec.msgpack.decode(path.read_bytes()):
-            talk = Talk(*known)
-            n = len(talk.tokens)
+            talk, n = Talk(*known), len(known[-1])
             talk.rows, rows = rows[:n], rows[n:]
             talk.ids = np.frombuffer(ids, np.int32).reshape(n, -1)
             talk.logs = np.frombuffer(logs, np.float16).reshape(n, -1)
             yield talk
 
 
-def jobs(
-    done: set[str], own: Mapping[str, BenchPrompt], per_kind: int, answers: Mapping[str, list[str]]
-) -> Iterator[tuple[str, BenchPrompt]]:
-    """Yield prompts with their keys, without end: first those that are held out, then the user's own, then bundled ones.
+Job = tuple[str, BenchPrompt]
+"""A prompt, and the key by which it is known to be answered."""
+
+
+def jobs(first: Mapping[str, BenchPrompt], done: set[str], answers: Answers) -> Iterator[Job]:
+    """Yield prompts without end, those that were not answered: the first by their keys, then bundled ones.
 
     Args:
+        first: those that are held out, and the user's own.
         done: keys of those that were answered.
-        own: the user's, by their keys.
-        per_kind: how many are held out of each kind of the bundled ones.
         answers: of the target, by kind; grows meanwhile.
     """
-    held = {f"held:{n}": each for n, each in enumerate(per_workload(bundled(), per_kind))}
-    yield from ((key, each) for key, each in {**held, **own}.items() if key not in done)
+    yield from ((key, each) for key, each in first.items() if key not in done)
     made = ((f"made:{number}", number) for number in count())
     yield from ((key, made_prompt(number, answers)) for key, number in made if key not in done)
 
@@ -136,32 +137,20 @@ class Teacher:
         answer = [] if talk.is_held_out else talk.tokens[talk.n_prompt :]
         return b"".join(map(self._piece, answer)).decode(errors="replace")
 
-    def collect(
-        self,
-        folder: Path,
-        waiting: Iterator[tuple[str, BenchPrompt]],
-        goes_on: Callable[[Talk | None], bool],
-    ) -> None:
-        """Answer prompts, and write the conversations, part by part.
-
-        Args:
-            folder: takes them.
-            waiting: prompts with their keys.
-            goes_on: says, given a conversation that ended, whether more are wanted.
+    def talks(self, waiting: Iterator[Job]) -> Iterator[Talk]:
+        """Yield the conversations that prompts begin, given with their keys, in the order in which they end.
 
         Raises:
-            Cancelled: the flag was set; what is not in a part yet is lost.
-            OSError: the disk takes no more.
+            Cancelled: the flag was set.
         """
-        running, ended, wanted, numbers = dict[int, Talk](), list[Talk](), goes_on(None), count()
-        while wanted or running or ended:
-            while wanted and len(running) < self._assistant.count:
+        running, numbers = dict[int, Talk](), count()
+        while True:
+            while len(running) < self._assistant.count:
                 running[number := next(numbers)] = talk = self._begun(*next(waiting))
                 greedy = talk.is_held_out or number % 2
                 sampling = SamplingParams(temperature=0.0 if greedy else _TEMPERATURE)
                 options = ReplyOptions(sampling, seed=number, max_tokens=_ANSWER)
-                raw = (*talk.tokens,)
-                request = Request(number, raw=raw, options=options, ephemeral=True, rounds=False)
+                request = Request(number, (), options, ephemeral=True, raw=(*talk.tokens,))
                 self._assistant.submit(request)
             self._assistant.step()
             for number, event in self._assistant.take():
@@ -171,11 +160,7 @@ class Teacher:
                     talk = running.pop(number)
                     talk.tokens += event.reply.tokens
                     self._look_into(talk)
-                    ended.append(talk)
-                    wanted = goes_on(talk)
-            if len(ended) >= _TALKS or not (running or wanted):
-                add_part(folder, ended)
-                ended = []
+                    yield talk
 
     def _begun(self, key: str, prompt: BenchPrompt) -> Talk:
         """Return a conversation that begins with a prompt, or with the end of one that is too long."""

@@ -45,7 +45,8 @@ class Head:
             rows: the target's of the same tokens, shape (B, T, 3 · width).
             depths: how many.
         """
-        row, past = F.linear(self._norm(rows[:, :-1], "encoder_norm"), self.weights["fc"]), ()
+        row = F.linear(self._norm(rows[:, :-1], "encoder_norm"), self.weights["fc"])
+        past: Pairs = ()
         for depth in range(depths):
             # What is behind the end is of no meaning, and left out below.
             ahead = F.pad(embedded[:, 1 + depth :], (0, 0, 0, depth))

@@ -18,7 +18,7 @@ from time import monotonic
 import click
 import msgspec
 
-from localspec.bench.prompts import BenchPrompt
+from localspec.bench.prompts import BenchPrompt, bundled, per_workload
 from localspec.cli.progress import print_table
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text
@@ -26,20 +26,19 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.launch.load import Runtime
 from localspec.launch.load import load as load_models
 from localspec.launch.plan import make_plan
-from localspec.models.entries import HeadsEntry, ModelEntry, TailoredFor
-from localspec.models.ledger import TAILORED
-from localspec.models.store import Store, model_sha256
+from localspec.models.entries import HeadsEntry
+from localspec.models.store import model_sha256
 from localspec.storage.files import free_bytes, private_directory, size_text
 from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
-from localspec.tailor.tailor import TailoringJob
-from localspec_student.collect import ROWS, TOP, Talk, Teacher, jobs, read_talks
+from localspec.tailor.tailor import TailoringJob, register
+from localspec_student.collect import ROWS, TOP, Talk, Teacher, add_part, jobs, read_talks
 from localspec_student.files import Target, write_head
 from localspec_student.recipe import MakeFlags, Recipe
-from localspec_student.train import LENGTH, Figures, State, Trainer, load, measure, write
+from localspec_student.train import LENGTH, Figures, State, Trainer, load, measure, new_head, write
 
-_SAVE_S = 120.0
-_HELD_TOKENS = 1800  # of a prompt of each kind that is held out, with its answer
+_SAVE_S, _PART = 120.0, 32
+_HELD_TOKENS = 300  # of a prompt that is held out, with its answer
 _STATE_BYTES = 40  # of each weight: in two files, with the optimizer's two numbers
 _STEP = (
     6.0  # products that training takes for each weight, token and depth, of those that a pass takes
@@ -113,39 +112,46 @@ class Making:
             settings = msgspec.json.encode([self.recipe, goal, base["key"] if base else ""])
             key = hashlib.sha256(settings).hexdigest()[:12]
             state = folder / f"training-{key}.pt"
-            self._train(Trainer(target, self.recipe, train, base, ends), state)
+            base = base or new_head(target, self.recipe, train, ends)
+            self._train(Trainer(target, self.recipe, train, base), state)
             self._judge(target, folder, {**load(state), "key": key, "tokens": goal}, kept, held)
         finally:
             os.close(lock)
 
     def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
         """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
-        plan = make_plan(self.job.request, parallel=None)
-        runtime = load_models(plan, self.cancel, parallel=None)
+        runtime = load_models(
+            make_plan(self.job.request, parallel=None), self.cancel, parallel=None
+        )
         with closing(runtime.assistant):
-            talks = [*read_talks(folder)]
-            done = sum(len(each.tokens) for each in talks if not each.is_held_out)
-            held = 0 if any(each.is_held_out for each in talks) else self.wanted.held
-            missing = max(0, goal - done) + _HELD_TOKENS * held
+            teacher, old = Teacher(runtime, target, self.cancel), [*read_talks(folder)]
+            done = sum(len(each.tokens) for each in old if not each.is_held_out)
+            bundled_ones = enumerate(per_workload(bundled(), self.wanted.held))
+            first = {f"held:{number}": each for number, each in bundled_ones} | {**self.own}
+            known, answers = {each.key for each in old}, dict[str, list[str]]()
+            held = {key for key in first if key.startswith("held:")} - known
+            missing = max(0, goal - done) + _HELD_TOKENS * len(held)
             self._announce(target, runtime, missing, goal)
-            begun_s, counts, answers = monotonic(), [done, 0], dict[str, list[str]]()
-
-            def goes_on(talk: Talk | None) -> bool:
-                if talk is not None:
-                    answers.setdefault(talk.kind, []).append(teacher.text(talk))
-                    counts[talk.is_held_out] += len(talk.tokens)
-                    left_s = (monotonic() - begun_s) * (missing / (sum(counts) - done) - 1)
-                    text = (
-                        f"{counts[0]:,} of {goal:,} tokens, {duration_text(max(0.0, left_s))} left"
-                    )
-                    self.draw(f"collecting {bar(counts[0] / goal)} {text}")
-                return counts[0] < goal
-
-            teacher = Teacher(runtime, target, self.cancel)
-            for each in talks:
+            part, begun_s, n_new = list[Talk](), monotonic(), 0
+            for each in old:
                 answers.setdefault(each.kind, []).append(teacher.text(each))
-            known = {each.key for each in talks}
-            teacher.collect(folder, jobs(known, self.own, self.wanted.held, answers), goes_on)
+            waiting = teacher.talks(jobs(first, known, answers))
+            try:
+                while done < goal or held:
+                    talk = next(waiting)
+                    part.append(talk)
+                    answers.setdefault(talk.kind, []).append(teacher.text(talk))
+                    held.discard(talk.key)
+                    n_new += len(talk.tokens)
+                    done += 0 if talk.is_held_out else len(talk.tokens)
+                    left_s = (monotonic() - begun_s) * max(0.0, missing / n_new - 1)
+                    text = f"{done:,} of {goal:,} tokens, {duration_text(left_s)} left"
+                    self.draw(f"collecting {bar(done / goal)} {text}")
+                    if len(part) == _PART:
+                        add_part(folder, part)
+                        part = []
+            finally:
+                add_part(folder, part)
             return [*runtime.target.model.vocabulary.eog]
 
     def _announce(self, target: Target, runtime: Runtime, missing: int, goal: int) -> None:
@@ -208,31 +214,15 @@ class Making:
             click.echo(f"{text}; the head before has {then:.2f}, and stays")
         else:
             write_head(target, state, folder / ".head.gguf")
-            name = self._register(folder / ".head.gguf", f"{text}, on held-out prompts")
+            day, pair = f"{datetime.now(UTC):%Y-%m-%d}", self.job.pair
+            heads = HeadsEntry(kind="eagle3", target=pair.name, source="made here", date=day)
+            origin = f"trained here for pair {pair.name}: {text}, on held-out prompts"
+            name = register(pair, folder / ".head.gguf", "student", origin, heads).name
             fields = ("weights", "ids", "key", "tokens")
             write(folder / "head.pt", {each: state[each] for each in fields})
             click.echo(
-                f"{text}; {self.job.pair.name} now drafts with {name}: `localspec rm {name}` removes it"
+                f"{text}; {pair.name} now drafts with {name}: `localspec rm {name}` removes it"
             )
-
-    def _register(self, file: Path, result: str) -> str:
-        """Let the pair draft with a head, whose file moves into the store; return its name."""
-        store, pair, name = Store(data_dir()), self.job.pair, f"{self.job.pair.name}-student"
-        before, path, day = TAILORED.load(store.root).get(name), store.take(file), datetime.now(UTC)
-        entry = ModelEntry(
-            name,
-            path.stat().st_size,
-            path.name,
-            heads=HeadsEntry(
-                kind="eagle3", target=pair.name, source="made here", date=f"{day:%Y-%m-%d}"
-            ),
-            origin=f"trained here for pair {pair.name}: {result}",
-            tailored=TailoredFor(pair.name, pair.target, pair.draft_model or ""),
-        )
-        TAILORED.add(store.root, name, entry)
-        if before is not None and before.sha256 != entry.sha256:
-            store.remove(before)
-        return name
 
 
 def bar(share: float, cells: int = 20) -> str:

@@ -21,7 +21,11 @@ def _tables() -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
-def made_prompt(number: int, answers: Mapping[str, Sequence[str]]) -> BenchPrompt:
+Answers = Mapping[str, Sequence[str]]
+"""Texts by kind."""
+
+
+def made_prompt(number: int, answers: Answers) -> BenchPrompt:
     """Return the prompt of a number.
 
     Args:

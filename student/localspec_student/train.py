@@ -54,6 +54,18 @@ def padded(values: Sequence[Any], kind: type[Any], on: str) -> Tensor:
     return torch.from_numpy(room).to(on)
 
 
+def new_head(target: Target, recipe: Recipe, talks: list[Talk], ends: Sequence[int]) -> State:
+    """Return a head as a recipe begins with it, which proposes what the target finds likeliest, and what ends an answer."""
+    mass = np.zeros(len(target.embedding))
+    for each in talks:
+        np.add.at(mass, each.ids, np.exp(each.logs.astype(np.float32)))
+    mass[[*ends]] = np.inf
+    ids = np.sort(np.argsort(-mass, kind="stable")[: recipe.ids])
+    sample = np.concatenate([each.rows for each in talks[:_SAMPLED]]).astype(np.float32)
+    weights = new_weights(target, ids, sample, warm=recipe.warm, even=recipe.even)
+    return {"weights": weights, "ids": torch.from_numpy(ids)}
+
+
 class Trainer:
     """Trains one head.
 
@@ -61,33 +73,15 @@ class Trainer:
         target: the teacher's file.
         recipe: how.
         talks: to train on.
-        before: a head to go on from; None begins as the recipe says.
-        ends: ids that end an answer.
+        before: the head to go on from.
 
     Attributes:
         step: how many steps are done.
         steps: how many there are.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        recipe: Recipe,
-        talks: Sequence[Talk],
-        before: State | None,
-        ends: Sequence[int],
-    ) -> None:
+    def __init__(self, target: Target, recipe: Recipe, talks: list[Talk], before: State) -> None:
         self._recipe, self._on = recipe, device()
-        if before is None:
-            # The head proposes what the target finds likeliest, and what ends an answer.
-            mass = np.zeros(len(target.embedding))
-            for each in talks:
-                np.add.at(mass, each.ids, np.exp(each.logs.astype(np.float32)))
-            mass[[*ends]] = np.inf
-            ids = np.sort(np.argsort(-mass, kind="stable")[: recipe.ids])
-            sample = np.concatenate([each.rows for each in talks[:_SAMPLED]]).astype(np.float32)
-            weights = new_weights(target, ids, sample, warm=recipe.warm, even=recipe.even)
-            before = {"weights": weights, "ids": torch.from_numpy(ids)}
         self._ids, weights = before["ids"], before["weights"]
         weights = {name: each.detach().clone().to(self._on) for name, each in weights.items()}
         self._head = Head(target, weights, recipe.dropout)
