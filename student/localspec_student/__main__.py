@@ -1,17 +1,17 @@
 """`localspec-student`: the command line. Figures on stdout, progress on stderr."""
 
 import hashlib
+import shutil
 import sys
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from localspec.bench.prompts import BenchPrompt, read
 from localspec.cli import INTERRUPTED
-from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.interrupt import cancel_on_interrupt
 from localspec.cli.main import main as run
 from localspec.cli.options import SectionedCommand, Settings, flags, option_flags, with_settings
 from localspec.cli.progress import ProgressLine
@@ -20,12 +20,11 @@ from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.options import changed
 from localspec.storage.files import size_text
-from localspec.storage.paths import data_dir, read_named
+from localspec.storage.paths import data_dir
 from localspec.tailor.tailor import tailoring_job
-from localspec_student.prompts import edit_prompt
 from localspec_student.recipe import MakeFlags, Recipe
 
-_LEAST_QUESTIONS, _MOST_QUESTIONS, _PIECE, _MOST_BYTES = 20, 5000, 1500, 16 << 20
+_LEAST_QUESTIONS, _MOST_QUESTIONS = 20, 5000
 _HELD_SHARE = 10
 """Of the user's own prompts, one in so many is held out."""
 
@@ -61,11 +60,7 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
     launch = changed(settings.launch, {"draft": "off", "draft_length": None, "ctx": 1024})
     job, own, cancel = tailoring_job(name, launch), own_prompts(wanted), CancelFlag()
     try:
-        with (
-            unwind_on_terminate(),
-            ProgressLine(enabled=True, notice_s=30) as line,
-            cancel_on_interrupt(cancel),
-        ):
+        with ProgressLine(enabled=True, notice_s=30) as line, cancel_on_interrupt(cancel):
             Making(job, recipe, wanted, own, cancel, line.report).make()
     except Cancelled:
         return INTERRUPTED
@@ -76,9 +71,11 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
 @click.argument("name", metavar="[MODEL]", required=False)
 def forget(name: str | None) -> int:
     """Delete what was collected and trained, for MODEL or for all. A head in use stays: `localspec rm` removes it."""
-    from localspec_student.make import forget  # noqa: PLC0415
-
-    click.echo(f"deleted {size_text(forget(name))}")
+    folders = [*(data_dir() / "student").glob(f"{name or '*'}@*")]
+    freed = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
+    for each in folders:
+        shutil.rmtree(each)
+    click.echo(f"deleted {size_text(freed)} in {len(folders)} folders")
     return 0
 
 
@@ -93,9 +90,6 @@ def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
                 f"history has {len(questions)} questions, and {_LEAST_QUESTIONS} are the least to learn from: leave out --history"
             )
         prompts += [BenchPrompt("history", each) for each in questions]
-    texts = (read_named(Path(each), _MOST_BYTES, "give a smaller file") for each in wanted.file)
-    pieces = [text[at : at + _PIECE] for text in texts for at in range(0, len(text), _PIECE)]
-    prompts += [edit_prompt(*each) for each in enumerate(pieces)]
     own = {hashlib.sha256(each.prompt.encode()).hexdigest()[:16]: each for each in prompts}
     return {
         f"{'' if int(digest, 16) % _HELD_SHARE else 'held:'}own:{digest}": each
@@ -103,10 +97,10 @@ def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
     }
 
 
-def main() -> NoReturn:
-    """Run the command line and exit with its code."""
-    sys.exit(run(student))
+def main() -> int:
+    """Run the command line; return its code."""
+    return run(student)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -20,13 +20,14 @@ from localspec.chat.events import Finished, RequestFailed
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Logits
+from localspec.decoding.top import ranked_ids
 from localspec.launch.load import Runtime
 from localspec.llama.batch import Part
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.staging import keep_layer_inputs, layer_inputs
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.files import write_atomic
-from localspec_student.files import Target
+from localspec_student.head import Target
 from localspec_student.prompts import Answers, made_prompt
 
 N_CTX, ROWS, TOP = 1024, 64, 16
@@ -183,9 +184,7 @@ class Teacher:
 
 def likeliest(logits: Logits) -> tuple[Any, Any]:
     """Return the `TOP` ids of each row, the likeliest first, and the logarithms of their probabilities."""
-    top = min(TOP, logits.shape[1])
-    ids = np.argpartition(logits, -top, axis=1)[:, -top:]
-    ids = np.take_along_axis(ids, np.argsort(-np.take_along_axis(logits, ids, 1), axis=1), 1)
+    ids = np.array([ranked_ids(row, TOP) for row in logits], np.int32)
     values = np.take_along_axis(logits, ids, 1)
     total = values[:, :1] + np.log(np.exp(logits - values[:, :1]).sum(1, keepdims=True))
-    return ids.astype(np.int32), (values - total).astype(np.float16)
+    return ids, (values - total).astype(np.float16)

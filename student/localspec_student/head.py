@@ -1,23 +1,100 @@
-"""The EAGLE-3 head in torch, as llama.cpp computes it, with a norm before the encoder.
+"""The EAGLE-3 head: what it takes over from its target's file, what it computes, and its own file.
 
-Source: `src/models/eagle3.cpp` of llama.cpp; Li et al. 2025, arXiv:2503.01840.
+Source: `src/models/eagle3.cpp` of llama.cpp, with a norm before the encoder; Li et al. 2025, arXiv:2503.01840.
 """
 
+import os
 from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+from numpy.typing import NDArray
 
-from localspec_student.files import NAMES, Floats, Integers, Target
+from localspec.errors import PairMismatch
+from localspec.models.architectures import why_no_layer_inputs
+from localspec.models.gguf import model_files, read_model
 
+Floats = NDArray[np.float32]
+_LAYER = "attn_norm attn_norm_2 attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down"
+_OWN = ["token_norm", "row_norm", "q", "k", "v", "o", "ffn_norm", "gate", "up", "down"]
+NAMES = {"encoder_norm": "enc.output_norm", "fc": "fc", "out_norm": "output_norm", "out": "output"}
+NAMES |= {own: f"blk.0.{name}" for own, name in zip(_OWN, _LAYER.split(), strict=True)}
+"""A head's weights, and what llama.cpp calls them."""
 Tensor = Any  # torch has types of its own, which are not needed to check ours
 Pairs = tuple[tuple[Tensor, Tensor], ...]
 """Keys and values of each depth."""
 
 _MIXES = 0.25
 """Of a random encoder, the share that is left beside a warm start."""
+_FIRST_LAYER, _BASE, _EPS, _BLOCK = 2, 10_000.0, 1e-5, 32
+_Q8_0 = gguf.GGMLQuantizationType.Q8_0
+
+
+class Target:
+    """A target's file, and the sizes of a head for it, which are those of one of its layers.
+
+    Args:
+        path: the first of its files.
+        name: what messages call it.
+
+    Attributes:
+        layers: whose inputs the head follows.
+        width: floats of a row.
+        n_head: heads of attention.
+        n_kv: of them, those with keys and values of their own.
+        dim: width of one.
+        rotated: how many of its channels are rotated.
+        inner: width between the matrices of the feed-forward part.
+        base: of the rotation.
+        eps: of norms.
+
+    Raises:
+        PairMismatch: no head can follow it.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.header, self._path = read_model(path), path
+        if reason := why_no_layer_inputs(self.header):
+            raise PairMismatch(f"{name} {reason}")
+        last = int(self.value("block_count") - self.value("nextn_predict_layers") - 1)
+        self.layers = min(_FIRST_LAYER, last), min(last // 2 + 1, last), last
+        self.width, self.n_head = self.value("embedding_length"), self.value("attention.head_count")
+        self.n_kv = self.value("attention.head_count_kv") or self.n_head
+        self.dim = self.value("attention.key_length") or self.width // self.n_head
+        self.rotated = self.value("rope.dimension_count") or self.dim
+        self.inner = self.value("feed_forward_length") or 4 * self.width
+        self.base = self.value("rope.freq_base") or _BASE
+        self.eps = self.value("attention.layer_norm_rms_epsilon") or _EPS
+
+    def value(self, key: str) -> Any:
+        """Return a number of the header, 0 where there is none; of one for each layer, the last."""
+        value: Any = self.header.metadata.get(f"{self.header.architecture}.{key}", 0)
+        return value[-1].item() if isinstance(value, np.ndarray) else value
+
+    @cached_property
+    def readers(self) -> list[Any]:
+        """The files, read."""
+        return [gguf.GGUFReader(file) for file in model_files(self._path)]
+
+    @cached_property
+    def embedding(self) -> Floats:
+        """The rows of all ids."""
+        rows = self.weights("token_embd")
+        return np.zeros((0, self.width), np.float32) if rows is None else rows
+
+    def weights(self, name: str) -> Floats | None:
+        """Return a tensor as floats, shape (out, in) of a matrix; None where there is none."""
+        every = (tensor for reader in self.readers for tensor in reader.tensors)
+        tensor = next((each for each in every if each.name == f"{name}.weight"), None)
+        if tensor is None:
+            return None
+        floats = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        return np.array(floats, np.float32)
 
 
 class Head:
@@ -95,7 +172,7 @@ class Head:
 
 
 def new_weights(
-    target: Target, ids: Integers, sample: Floats, *, warm: bool, even: bool
+    target: Target, ids: NDArray[np.int64], sample: Floats, *, warm: bool, even: bool
 ) -> dict[str, Tensor]:
     """Return the weights that training begins with.
 
@@ -131,17 +208,50 @@ def new_weights(
             skipped = name in {"encoder_norm", "fc", "out", "token_norm"}
             weights = None if skipped else target.weights(source)
             place = floats[name][:, width:] if name in {"q", "k", "v"} else floats[name]
-            if weights is None or weights.shape != place.shape:
-                continue
-            if name in {"q", "k"} and target.rotates_halves:
-                weights = _as_neighbours(weights, target)
-            place[:] = weights / scale if name in {"o", "down"} else weights
+            fits = weights is not None and weights.shape == place.shape
+            # Of others than a llama, channels of two halves are rotated together, not neighbours.
+            if fits and (target.header.architecture == "llama" or name not in {"q", "k"}):
+                place[:] = weights / scale if name in {"o", "down"} else weights
     return {name: torch.from_numpy(floats[name].astype(np.float32)) for name in NAMES}
 
 
-def _as_neighbours(weights: Floats, target: Target) -> Floats:
-    """Return rows of queries or keys whose rotated channels were halves (NeoX), in the order of neighbours."""
-    order = np.arange(target.dim)
-    order[: target.rotated] = order[: target.rotated].reshape(2, -1).T.ravel()
-    heads: Floats = weights.reshape(-1, target.dim, weights.shape[1])[:, order]
-    return heads.reshape(weights.shape)
+def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
+    """Write a head's file; matrices are of 8 bits where blocks divide their rows.
+
+    Args:
+        target: whose tokenizer the file has, too.
+        state: weights and ids, as torch's tensors.
+        path: the file.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    writer = gguf.GGUFWriter(path, "eagle3")
+    writer.add_name("EAGLE-3 head trained by localspec-student")
+    keys = "context_length embedding_length target_hidden_size feed_forward_length block_count"
+    keys += " attention.head_count attention.head_count_kv attention.key_length"
+    keys += " attention.value_length rope.dimension_count"
+    numbers = [target.value("context_length"), target.width, target.width, target.inner, 1]
+    numbers += [target.n_head, target.n_kv, target.dim, target.dim, target.rotated]
+    for key, number in zip(keys.split(), numbers, strict=True):
+        writer.add_uint32(f"eagle3.{key}", number)
+    writer.add_layer_norm_rms_eps(target.eps)
+    writer.add_rope_freq_base(target.base)
+    writer.add_array("eagle3.target_layers", [*target.layers])
+    writer.add_bool("eagle3.norm_before_fc", True)
+    for name, field in target.readers[0].fields.items():
+        if name.startswith("tokenizer."):
+            inner = field.types[1] if len(field.types) > 1 else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=inner)
+    for name, its in NAMES.items():
+        weights, kind = state["weights"][name].detach().float().numpy(), None
+        if weights.ndim > 1 and weights.shape[1] % _BLOCK == 0:
+            weights, kind = gguf.quants.quantize(weights, _Q8_0), _Q8_0
+        writer.add_tensor(f"{its}.weight", weights, raw_dtype=kind)
+    writer.add_tensor("d2t", state["ids"].numpy())  # ids, not differences to their places
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())

@@ -5,9 +5,8 @@ So a run that was ended anywhere is gone on with by the same command.
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import prod
@@ -19,7 +18,6 @@ import click
 import msgspec
 
 from localspec.bench.prompts import BenchPrompt, bundled, per_workload
-from localspec.cli.progress import print_table
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text
 from localspec.errors import LocalspecError, UsageError
@@ -33,36 +31,16 @@ from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
 from localspec.tailor.tailor import TailoringJob, register
 from localspec_student.collect import ROWS, TOP, Talk, Teacher, add_part, jobs, read_talks
-from localspec_student.files import Target, write_head
+from localspec_student.head import Target, write_head
 from localspec_student.recipe import MakeFlags, Recipe
-from localspec_student.train import LENGTH, Figures, State, Trainer, load, measure, new_head, write
+from localspec_student.train import LENGTH, State, Trainer, load, measure, new_head, write
 
-_SAVE_S, _PART = 120.0, 32
+_FOLDER, _SAVE_S, _PART = "student", 120.0, 32
 _HELD_TOKENS = 300  # of a prompt that is held out, with its answer
 _STATE_BYTES = 40  # of each weight: in two files, with the optimizer's two numbers
 _STEP = (
     6.0  # products that training takes for each weight, token and depth, of those that a pass takes
 )
-
-
-def folder_of(name: str) -> tuple[Path, int]:
-    """Return the folder of that name for what is collected and trained, and its lock; raises LocalspecError where a process has it."""
-    private_directory(data_dir() / "student")
-    folder = data_dir() / "student" / name
-    if (lock := try_lock(folder)) is None:
-        raise LocalspecError(f"another `localspec-student` works in {folder}: wait until it ends")
-    return folder, lock
-
-
-def forget(pair: str | None) -> int:
-    """Delete what was collected and trained for a pair, or for all; return how many bytes that freed. Heads in use stay."""
-    freed = 0
-    for each in (data_dir() / "student").glob("*@*" if pair is None else f"{pair}@*"):
-        folder, lock = folder_of(each.name)
-        freed += sum(file.stat().st_size for file in folder.iterdir())
-        shutil.rmtree(folder)
-        os.close(lock)
-    return freed
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +73,18 @@ class Making:
         """
         pair, target = self.job.pair, Target(self.job.target, self.job.pair.target)
         sha256 = model_sha256([self.job.target], data_dir())
-        folder, lock = folder_of(f"{pair.name}@{sha256[:12]}")
-        try:
+        folder = data_dir() / _FOLDER / f"{pair.name}@{sha256[:12]}"
+        private_directory(folder.parent)
+        if (lock := try_lock(folder)) is None:
+            raise LocalspecError(f"another `localspec-student` works for {pair.name}: wait for it")
+        with ExitStack() as stack:
+            stack.callback(os.close, lock)
             for each in folder.glob(".*"):  # of a process that was killed while it wrote
                 each.unlink()
             kept = load(folder / "head.pt") if (folder / "head.pt").exists() else None
-            if self.wanted.again and kept is None:
-                raise UsageError(f"there is no head of {pair.name} yet: leave out --again")
             base = kept if self.wanted.again else None
+            if self.wanted.again and base is None:
+                raise UsageError(f"there is no head of {pair.name} yet: leave out --again")
             goal = self.recipe.tokens + (base["tokens"] if base else 0)
             ends = self._collect(target, folder, goal)
             train, held, tokens = list[Talk](), list[Talk](), 0
@@ -111,12 +93,12 @@ class Making:
                 tokens += 0 if talk.is_held_out else len(talk.tokens)
             settings = msgspec.json.encode([self.recipe, goal, base["key"] if base else ""])
             key = hashlib.sha256(settings).hexdigest()[:12]
-            state = folder / f"training-{key}.pt"
-            base = base or new_head(target, self.recipe, train, ends)
-            self._train(Trainer(target, self.recipe, train, base), state)
-            self._judge(target, folder, {**load(state), "key": key, "tokens": goal}, kept, held)
-        finally:
-            os.close(lock)
+            file = folder / f"training-{key}.pt"
+            before = (
+                load(file) if file.exists() else base or new_head(target, self.recipe, train, ends)
+            )
+            self._train(Trainer(target, self.recipe, train, before), file)
+            self._judge(target, folder, {**load(file), "key": key, "tokens": goal}, kept, held)
 
     def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
         """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
@@ -175,9 +157,8 @@ class Making:
                 f"it needs {size_text(needed)} of disk, and {size_text(free)} are free: make room, or give fewer --tokens"
             )
 
-    def _train(self, trainer: Trainer, state: Path) -> None:
+    def _train(self, trainer: Trainer, file: Path) -> None:
         """Train to the end, saving now and then."""
-        trainer.restore(state)
         begun_s, first, saved_s = monotonic(), trainer.step, monotonic()
         for loss, expected in trainer.train():
             share, now_s = trainer.step / trainer.steps, monotonic()
@@ -186,11 +167,11 @@ class Making:
                 f"training {bar(share)} loss {loss:.3f}, {expected:.2f} tokens a round expected, {duration_text(left_s)} left"
             )
             if self.cancel.is_set or now_s > saved_s + _SAVE_S:
-                trainer.save(state)
+                write(file, trainer.state)
                 saved_s = monotonic()
             if self.cancel.is_set:
                 raise Cancelled
-        trainer.save(state)
+        write(file, trainer.state)
 
     def _judge(
         self, target: Target, folder: Path, state: State, kept: State | None, held: list[Talk]
@@ -198,19 +179,19 @@ class Making:
         """Measure a head, print what came of it, and register it if it is better than the one before."""
         figures = measure(target, state, held)
         before = measure(target, kept, held) if kept and kept["key"] != state["key"] else {}
-        lengths, old = range(1, LENGTH + 1), {key: f"{each:.2f}" for key, each in before.items()}
-        rows = [["TOKENS A ROUND", *(f"length {n}" for n in lengths), "before"]]
+        now, then = (
+            mean([each for (_, length), each in some.items() if length == LENGTH] or [0.0])
+            for some in (figures, before)
+        )
+        click.echo(f"tokens a round with drafts of 1 to {LENGTH}, and before:")
         for kind in sorted({kind for kind, _ in figures}):
-            cells = [f"{figures[kind, n]:.2f}" for n in lengths]
-            rows.append([kind, *cells, old.get((kind, LENGTH), "-")])
-        print_table(rows)
-        now, then = mean_of(figures), mean_of(before)
+            cells = [figures[kind, n] for n in range(1, LENGTH + 1)]
+            old = f"{before.get((kind, LENGTH), 0.0):.2f}"
+            click.echo(f"  {kind:<12}{'  '.join(f'{each:.2f}' for each in cells)}   {old}")
         text = (
             f"{now:.2f} tokens a round in the mean of kinds, trained on {state['tokens']:,} tokens"
         )
-        if self.wanted.trial:
-            click.echo(text)
-        elif now <= then:
+        if now <= then:
             click.echo(f"{text}; the head before has {then:.2f}, and stays")
         else:
             write_head(target, state, folder / ".head.gguf")
@@ -218,8 +199,9 @@ class Making:
             heads = HeadsEntry(kind="eagle3", target=pair.name, source="made here", date=day)
             origin = f"trained here for pair {pair.name}: {text}, on held-out prompts"
             name = register(pair, folder / ".head.gguf", "student", origin, heads).name
-            fields = ("weights", "ids", "key", "tokens")
-            write(folder / "head.pt", {each: state[each] for each in fields})
+            write(
+                folder / "head.pt", {key: state[key] for key in ("weights", "ids", "key", "tokens")}
+            )
             click.echo(
                 f"{text}; {pair.name} now drafts with {name}: `localspec rm {name}` removes it"
             )
@@ -229,8 +211,3 @@ def bar(share: float, cells: int = 20) -> str:
     """Return a share as a bar, with its figure."""
     done = round(cells * min(1.0, share))
     return f"[{'#' * done}{'.' * (cells - done)}] {min(1.0, share):.0%}"
-
-
-def mean_of(figures: Figures) -> float:
-    """Return the tokens a round of the longest drafts, in the mean of kinds."""
-    return mean([each for (_, length), each in figures.items() if length == LENGTH] or [0.0])

@@ -46,9 +46,3 @@ def made_prompt(number: int, answers: Answers) -> BenchPrompt:
     if pool:
         text = text.replace("{answer}", random.choice(pool)[:_LONGEST_ANSWER])
     return BenchPrompt(kind, text)
-
-
-def edit_prompt(number: int, text: str) -> BenchPrompt:
-    """Return the prompt to change a text; those of other numbers want other changes."""
-    kinds = [*_tables()["templates"]]
-    return made_prompt(len(kinds) * number + kinds.index("edit"), {"code": [text]})

@@ -1,9 +1,10 @@
 """Flags: how a head is trained, every choice one of its own so that each can be tried alone, and on what."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from localspec.cli.options import flag, several, switch
-from localspec.errors import UsageError
+from click import FloatRange, IntRange
+
+from localspec.cli.options import flag, switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +27,19 @@ class Recipe:
         even: Even out the channels of the model's rows, or take them as they are.
     """
 
-    tokens: int = flag("N", default=250_000, type=int)
-    ids: int = flag("N", default=24_576, type=int)
-    depths: int = flag("N", default=5, type=int)
-    epochs: int = flag("N", default=4, type=int)
-    batch: int = flag("N", default=1024, type=int)
-    rate: float = flag("X", default=8e-4, type=float)
-    decay: float = flag("X", default=0.05, type=float)
-    dropout: float = flag("X", default=0.1, type=float)
-    negatives: int = flag("N", default=4096, type=int)
-    depth_weight: float = flag("X", default=0.8, type=float)
-    prompt_weight: float = flag("X", default=0.3, type=float)
+    tokens: int = flag("N", default=250_000, type=IntRange(1))
+    ids: int = flag("N", default=24_576, type=IntRange(1))
+    depths: int = flag("N", default=5, type=IntRange(1))
+    epochs: int = flag("N", default=4, type=IntRange(1))
+    batch: int = flag("N", default=1024, type=IntRange(1))
+    rate: float = flag("X", default=8e-4, type=FloatRange(0))
+    decay: float = flag("X", default=0.05, type=FloatRange(0))
+    dropout: float = flag("X", default=0.1, type=FloatRange(0, 0.9))
+    negatives: int = flag("N", default=4096, type=IntRange(0))
+    depth_weight: float = flag("X", default=0.8, type=FloatRange(0))
+    prompt_weight: float = flag("X", default=0.3, type=FloatRange(0))
     warm: bool = flag("--warm/--no-warm", default=True)
     even: bool = flag("--even/--no-even", default=True)
-
-    def __post_init__(self) -> None:
-        for name in (each.name for each in fields(self)):
-            value, least = getattr(self, name), int(name in {"tokens", "ids", "depths", "epochs"})
-            if not least <= value < (1 if name == "dropout" else float("inf")):
-                raise UsageError(f"{name} is {value}: it must be {least} or more, dropout below 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +48,12 @@ class MakeFlags:
 
     Args:
         again: Train on from the head that there is, with --tokens more.
-        trial: Print figures only; the head in use stays.
         history: Also train on your own questions of saved conversations.
         prompts: Also train on prompts of this file: JSON lines with workload and prompt.
-        file: Also train on edits of this file; repeat for more.
         held: Bundled prompts of each kind to measure with, never trained on. Default: 10.
     """
 
     again: bool = switch()
-    trial: bool = switch()
     history: bool = switch()
     prompts: str | None = flag("FILE")
-    file: tuple[str, ...] = several(metavar="FILE")
-    held: int = flag("N", default=10, type=int)
+    held: int = flag("N", default=10, type=IntRange(1))

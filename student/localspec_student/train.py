@@ -13,26 +13,21 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from localspec.storage.files import write_atomic
 from localspec_student.collect import Talk
-from localspec_student.files import Floats, Target
-from localspec_student.head import Head, Tensor, new_weights
+from localspec_student.head import Floats, Head, Target, Tensor, new_weights
 from localspec_student.recipe import Recipe
 
 LENGTH = 5
 """Drafted tokens of a round, for figures."""
 _SKIPPED = 24
 """Tokens at the beginning of a prompt that are not learnt: mostly the same template."""
-_WARM_UP, _CLIP, _BETAS, _LAST_RATE, _RECENT, _SAMPLED = 30, 1.0, (0.9, 0.95), 0.01, 0.1, 60
+_WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED = 30, 1.0, (0.9, 0.95), 0.01, 60
 
+ON = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+"""Where torch computes."""
 State = Mapping[str, Any]
 """Of a head: `weights` and `ids`, and what else is noted with them."""
 Figures = dict[tuple[str, int], float]
 """Tokens a round by the kind of text and the length of drafts."""
-
-
-def device() -> str:
-    """Return torch's name of the device to train on."""
-    has_one = torch.accelerator.is_available()
-    return str(torch.accelerator.current_accelerator()) if has_one else "cpu"
 
 
 def groups(talks: Sequence[Talk], batch: int) -> list[list[Talk]]:
@@ -45,13 +40,13 @@ def groups(talks: Sequence[Talk], batch: int) -> list[list[Talk]]:
     return every
 
 
-def padded(values: Sequence[Any], kind: type[Any], on: str) -> Tensor:
+def padded(values: Sequence[Any], kind: type[Any]) -> Tensor:
     """Return what is of several lengths as one tensor, with zeros behind the shorter ones."""
     longest = max(map(len, values))
     room = np.zeros((len(values), longest, *np.shape(values[0])[1:]), kind)
     for at, each in enumerate(values):
         room[at, : len(each)] = each
-    return torch.from_numpy(room).to(on)
+    return torch.from_numpy(room).to(ON)
 
 
 def new_head(target: Target, recipe: Recipe, talks: list[Talk], ends: Sequence[int]) -> State:
@@ -73,7 +68,7 @@ class Trainer:
         target: the teacher's file.
         recipe: how.
         talks: to train on.
-        before: the head to go on from.
+        before: the head to go on from; with a step, it was left in the midst.
 
     Attributes:
         step: how many steps are done.
@@ -81,78 +76,60 @@ class Trainer:
     """
 
     def __init__(self, target: Target, recipe: Recipe, talks: list[Talk], before: State) -> None:
-        self._recipe, self._on = recipe, device()
-        self._ids, weights = before["ids"], before["weights"]
-        weights = {name: each.detach().clone().to(self._on) for name, each in weights.items()}
+        self._recipe, self._ids = recipe, before["ids"]
+        weights = {name: each.detach().clone().to(ON) for name, each in before["weights"].items()}
         self._head = Head(target, weights, recipe.dropout)
-        self._embedding = torch.from_numpy(target.embedding).to(self._on)
-        self._places = torch.full((len(self._embedding),), -1, dtype=torch.int64)
-        self._places[self._ids] = torch.arange(len(self._ids))
-        self._places = self._places.to(self._on)
+        self._embedding = torch.from_numpy(target.embedding).to(ON)
+        self._places = torch.full((len(self._embedding),), -1, dtype=torch.int64, device=ON)
+        self._places[self._ids.to(ON)] = torch.arange(len(self._ids), device=ON)
         self._groups = groups(talks, recipe.batch)
         self.step, self.steps = 0, recipe.epochs * len(self._groups)
         self._trained = [each.requires_grad_() for name, each in weights.items() if name != "out"]
         self._optimizer = torch.optim.AdamW(self._trained, betas=_BETAS, weight_decay=recipe.decay)
 
-    def save(self, path: Path) -> None:
-        """Write all that going on needs, whole or not at all; raises OSError where the disk does not take it."""
-        state = {"step": self.step, "ids": self._ids, "weights": self._head.weights}
-        write(path, {**state, "optimizer": self._optimizer.state_dict()})
+        if "step" in before:
+            self.step = before["step"]
+            self._optimizer.load_state_dict(before["optimizer"])
 
-    def restore(self, path: Path) -> None:
-        """Go on from what was saved, if anything was."""
-        if path.exists():
-            state = load(path)
-            self.step = state["step"]
-            self._optimizer.load_state_dict(state["optimizer"])
-            with torch.no_grad():
-                for name, each in state["weights"].items():
-                    self._head.weights[name].copy_(each)
+    @property
+    def state(self) -> State:
+        """All that going on needs."""
+        state = {"step": self.step, "ids": self._ids, "weights": self._head.weights}
+        return {**state, "optimizer": self._optimizer.state_dict()}
 
     def train(self) -> Iterator[tuple[float, float]]:
-        """Make the steps that are left; after each, yield the loss and the tokens a round of 5 that these steps foretell."""
-        loss, hits = math.nan, np.zeros(self._recipe.depths)
-        while self.step < self.steps:
-            epoch, at = divmod(self.step, len(self._groups))
+        """Make the steps that are left; after each, yield its loss, and the tokens a round that its hits foretell."""
+        for self.step in range(self.step + 1, self.steps + 1):
+            epoch, at = divmod(self.step - 1, len(self._groups))
             order = np.random.default_rng(epoch).permutation(len(self._groups))
-            new_loss, new_hits = self._learn(self._groups[order[at]])
-            share = 1.0 if math.isnan(loss) else _RECENT
-            loss = new_loss if share == 1 else loss + share * (new_loss - loss)
-            hits += share * (new_hits - hits)
-            self.step += 1
-            yield loss, 1 + float(np.cumprod(hits).sum())
-
-    def _learn(self, group: Sequence[Talk]) -> tuple[float, Floats]:
-        """Make a step; return its loss, and how often each depth was right."""
-        warm_up = min(1.0, (self.step + 1) / _WARM_UP)
-        cosine = 0.5 + 0.5 * math.cos(math.pi * self.step / self.steps)
-        for each in self._optimizer.param_groups:
-            each["lr"] = self._recipe.rate * warm_up * max(cosine, _LAST_RATE)
-        torch.manual_seed(self.step)  # one that is made again is the same
-        loss, hits = self._loss(group)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._trained, _CLIP)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
-        return float(loss.detach()), hits
+            cosine = 0.5 + 0.5 * math.cos(math.pi * self.step / self.steps)
+            for each in self._optimizer.param_groups:
+                each["lr"] = self._recipe.rate * min(self.step / _WARM_UP, max(cosine, _LAST_RATE))
+            torch.manual_seed(self.step)  # one that is made again is the same
+            loss, hits = self._loss(self._groups[order[at]])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self._trained, _CLIP)
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            yield float(loss.detach()), 1 + float(np.cumprod(hits).sum())
 
     def _loss(self, group: Sequence[Talk]) -> tuple[Tensor, Floats]:
-        recipe, on = self._recipe, self._on
-        places = self._places[padded([each.ids for each in group], np.int64, on)]
-        logs = padded([each.logs for each in group], np.float32, on)
-        tokens = padded([each.tokens for each in group], np.int64, on)
+        recipe = self._recipe
+        places = self._places[padded([each.ids for each in group], np.int64)]
+        logs = padded([each.logs for each in group], np.float32)
+        tokens = padded([each.tokens for each in group], np.int64)
         weights = [np.full(len(each.tokens), recipe.prompt_weight) for each in group]
         for each, talk in zip(weights, group, strict=True):
             each[: min(_SKIPPED, talk.n_prompt - 1)] = 0
             each[talk.n_prompt - 1 :] = 1
-        counts = padded(weights, np.float32, on)
+        counts = padded(weights, np.float32)
         chances = logs.exp() * (places >= 0)
         compared, correction = self._compared(places[places >= 0])
-        where = torch.zeros(len(self._ids), dtype=torch.int64, device=on)
-        where[compared] = torch.arange(len(compared), device=on)
+        where = torch.zeros(len(self._ids), dtype=torch.int64, device=ON)
+        where[compared] = torch.arange(len(compared), device=ON)
         places = torch.where(places < 0, -1, where[places.clamp(min=0)])
-        rows = padded([each.rows for each in group], np.float32, on)
-        total, hits = torch.zeros((), device=on), np.zeros(recipe.depths, np.float32)
+        rows = padded([each.rows for each in group], np.float32)
+        total, hits = torch.zeros((), device=ON), np.zeros(recipe.depths, np.float32)
         unrolled = self._head.unrolled(F.embedding(tokens, self._embedding), rows, recipe.depths)
         for depth, row in enumerate(unrolled):
             kept = counts[:, 1 + depth :] > 0
@@ -170,12 +147,12 @@ class Trainer:
 
         Those that are drawn stand for all that are not: each for as many as there are to one.
         """
-        is_wanted = torch.zeros(len(self._ids), dtype=torch.bool, device=self._on)
+        is_wanted = torch.zeros(len(self._ids), dtype=torch.bool, device=ON)
         is_wanted[wanted] = True
         likely, others = is_wanted.nonzero()[:, 0], (~is_wanted).nonzero()[:, 0]
         drawn = min(self._recipe.negatives or len(others), len(others))
-        others = others[torch.randperm(len(others), device=self._on)[:drawn]]
-        correction = torch.zeros(len(likely) + drawn, device=self._on)
+        others = others[torch.randperm(len(others), device=ON)[:drawn]]
+        correction = torch.zeros(len(likely) + drawn, device=ON)
         if drawn:
             correction[len(likely) :] = math.log((len(self._ids) - len(likely)) / drawn)
         return torch.cat([likely, others]), correction
@@ -190,8 +167,7 @@ def write(path: Path, state: State) -> None:
 
 def load(path: Path) -> dict[str, Any]:
     """Return the state in a file."""
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return state
+    return dict(torch.load(path, map_location="cpu", weights_only=True))
 
 
 def measure(target: Target, state: State, talks: Sequence[Talk]) -> Figures:
@@ -204,18 +180,17 @@ def measure(target: Target, state: State, talks: Sequence[Talk]) -> Figures:
         state: of a head.
         talks: the conversations.
     """
-    on, ids = device(), state["ids"]
-    head = Head(target, {name: each.to(on) for name, each in state["weights"].items()})
-    embedding = torch.from_numpy(target.embedding).to(on)
+    head = Head(target, {name: each.to(ON) for name, each in state["weights"].items()})
+    embedding = torch.from_numpy(target.embedding).to(ON)
     counts = defaultdict[tuple[str, int], list[int]](lambda: [0, 0])
     for talk in sorted(talks, key=lambda each: each.kind):
-        tokens = F.embedding(torch.tensor([talk.tokens], device=on), embedding)
+        tokens = F.embedding(torch.tensor([talk.tokens], device=ON), embedding)
         # By depth and place, whether the token after the place is foretold.
         right = np.zeros((LENGTH, len(talk.tokens)), bool)
         with torch.no_grad():
-            unrolled = head.unrolled(tokens, padded([talk.rows], np.float32, on), LENGTH)
+            unrolled = head.unrolled(tokens, padded([talk.rows], np.float32), LENGTH)
             for depth, row in enumerate(unrolled):
-                drafted = ids[head.logits(row[0, :-1]).argmax(-1).cpu()].numpy()
+                drafted = state["ids"][head.logits(row[0, :-1]).argmax(-1).cpu()].numpy()
                 right[depth, 1 : 1 + len(drafted)] = drafted == talk.tokens[2 + depth :]
         for length in range(1, LENGTH + 1):
             counts[talk.kind, length][0] += max(0, len(talk.tokens) - talk.n_prompt - 1)
