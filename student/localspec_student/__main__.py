@@ -24,13 +24,11 @@ from localspec.storage.paths import data_dir
 from localspec.tailor.tailor import tailoring_job
 from localspec_student.recipe import MakeFlags, Recipe
 
-_LEAST_QUESTIONS, _MOST_QUESTIONS = 20, 5000
-_HELD_SHARE = 10
-"""Of the user's own prompts, one in so many is held out."""
+_LEAST_QUESTIONS, _MOST_QUESTIONS, _HELD_SHARE = 20, 5000, 10
+"""Questions of conversations to learn from; of the user's own prompts, one in so many is held out."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="localspec-student")
 def student() -> None:
     """Train a drafting head for one of your models, on this machine.
 
@@ -90,11 +88,11 @@ def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
                 f"history has {len(questions)} questions, and {_LEAST_QUESTIONS} are the least to learn from: leave out --history"
             )
         prompts += [BenchPrompt("history", each) for each in questions]
-    own = {hashlib.sha256(each.prompt.encode()).hexdigest()[:16]: each for each in prompts}
-    return {
-        f"{'' if int(digest, 16) % _HELD_SHARE else 'held:'}own:{digest}": each
-        for digest, each in own.items()
-    }
+    own = dict[str, BenchPrompt]()
+    for each in prompts:
+        digest = hashlib.sha256(each.prompt.encode()).hexdigest()[:16]
+        own["held:" * (int(digest, 16) % _HELD_SHARE == 0) + f"own:{digest}"] = each
+    return own
 
 
 def main() -> int:

@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -64,19 +63,14 @@ class Talk:
         return self.key.startswith("held:")
 
 
-_KNOWN, _BULK = attrgetter("key", "kind", "n_prompt", "tokens"), attrgetter("ids", "logs")
-
-
 def add_part(folder: Path, talks: Sequence[Talk]) -> None:
-    """Write conversations, if there are any, as one more part; raises OSError where the disk does not take it."""
-    if not talks:
-        return
+    """Write conversations as one more part; raises OSError where the disk does not take it."""
     number = 1 + max((int(each.stem[6:]) for each in folder.glob("talks-*.msgpack")), default=0)
     content = io.BytesIO()
     np.save(content, np.concatenate([each.rows for each in talks]))
     write_atomic(folder / f"rows-{number:05}.npy", content.getvalue())
-    table = [(*_KNOWN(each), *(one.tobytes() for one in _BULK(each))) for each in talks]
-    write_atomic(folder / f"talks-{number:05}.msgpack", msgspec.msgpack.encode(table))
+    done = [(t.key, t.kind, t.n_prompt, t.tokens, t.ids.tobytes(), t.logs.tobytes()) for t in talks]
+    write_atomic(folder / f"talks-{number:05}.msgpack", msgspec.msgpack.encode(done))
 
 
 def read_talks(folder: Path) -> Iterator[Talk]:

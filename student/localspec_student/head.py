@@ -84,17 +84,14 @@ class Target:
     @cached_property
     def embedding(self) -> Floats:
         """The rows of all ids."""
-        rows = self.weights("token_embd")
-        return np.zeros((0, self.width), np.float32) if rows is None else rows
+        return self.weights("token_embd")
 
-    def weights(self, name: str) -> Floats | None:
-        """Return a tensor as floats, shape (out, in) of a matrix; None where there is none."""
-        every = (tensor for reader in self.readers for tensor in reader.tensors)
-        tensor = next((each for each in every if each.name == f"{name}.weight"), None)
-        if tensor is None:
-            return None
-        floats = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        return np.array(floats, np.float32)
+    def weights(self, name: str) -> Floats:
+        """Return a tensor as floats, shape (out, in) of a matrix; an empty one where there is none."""
+        every = {tensor.name: tensor for reader in self.readers for tensor in reader.tensors}
+        if (tensor := every.get(f"{name}.weight")) is None:
+            return np.zeros(0, np.float32)
+        return np.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32)
 
 
 class Head:
@@ -193,7 +190,7 @@ def new_weights(
     for name in ("token_norm", "row_norm", "ffn_norm", "out_norm"):
         floats[name] = np.ones(width, np.float32)
     rows = target.weights("output")
-    floats["out"] = (target.embedding if rows is None else rows)[ids]
+    floats["out"] = (rows if rows.size else target.embedding)[ids]
     channels = np.sqrt((sample**2).mean(0)) + 1e-6 if even else np.ones(3 * width, np.float32)
     floats["encoder_norm"] = np.sqrt((channels**2).mean()) / channels if even else channels
     if warm:
@@ -203,14 +200,12 @@ def new_weights(
         floats["fc"][:, 2 * width :] += np.diag(last / scale)
         layer = f"blk.{target.layers[-1]}."
         for name, its in NAMES.items():
-            # The head has a second norm there, of the token.
-            source = its.replace("blk.0.", layer).removesuffix("_2")
-            skipped = name in {"encoder_norm", "fc", "out", "token_norm"}
-            weights = None if skipped else target.weights(source)
+            # The head has a second norm there, of the token. Of others than a llama, channels of two halves are rotated together.
+            skipped = {"encoder_norm", "fc", "out", "token_norm"}
+            skipped |= set() if target.header.architecture == "llama" else {"q", "k"}
+            weights = target.weights(its.replace("blk.0.", layer).removesuffix("_2"))
             place = floats[name][:, width:] if name in {"q", "k", "v"} else floats[name]
-            fits = weights is not None and weights.shape == place.shape
-            # Of others than a llama, channels of two halves are rotated together, not neighbours.
-            if fits and (target.header.architecture == "llama" or name not in {"q", "k"}):
+            if weights.shape == place.shape and name not in skipped:
                 place[:] = weights / scale if name in {"o", "down"} else weights
     return {name: torch.from_numpy(floats[name].astype(np.float32)) for name in NAMES}
 
@@ -227,7 +222,6 @@ def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
         OSError: the disk does not take it.
     """
     writer = gguf.GGUFWriter(path, "eagle3")
-    writer.add_name("EAGLE-3 head trained by localspec-student")
     keys = "context_length embedding_length target_hidden_size feed_forward_length block_count"
     keys += " attention.head_count attention.head_count_kv attention.key_length"
     keys += " attention.value_length rope.dimension_count"

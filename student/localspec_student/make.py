@@ -15,7 +15,6 @@ from statistics import mean
 from time import monotonic
 
 import click
-import msgspec
 
 from localspec.bench.prompts import BenchPrompt, bundled, per_workload
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -33,14 +32,12 @@ from localspec.tailor.tailor import TailoringJob, register
 from localspec_student.collect import ROWS, TOP, Talk, Teacher, add_part, jobs, read_talks
 from localspec_student.head import Target, write_head
 from localspec_student.recipe import MakeFlags, Recipe
-from localspec_student.train import LENGTH, State, Trainer, load, measure, new_head, write
+from localspec_student.train import LENGTH, Figures, State, Trainer, load, measure, new_head, write
 
 _FOLDER, _SAVE_S, _PART = "student", 120.0, 32
 _HELD_TOKENS = 300  # of a prompt that is held out, with its answer
 _STATE_BYTES = 40  # of each weight: in two files, with the optimizer's two numbers
-_STEP = (
-    6.0  # products that training takes for each weight, token and depth, of those that a pass takes
-)
+_STEP = 6.0  # products of a weight in training, for each token and depth; a pass takes one
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +88,18 @@ class Making:
             for talk in read_talks(folder):
                 (held if talk.is_held_out else train if tokens < goal else []).append(talk)
                 tokens += 0 if talk.is_held_out else len(talk.tokens)
-            settings = msgspec.json.encode([self.recipe, goal, base["key"] if base else ""])
-            key = hashlib.sha256(settings).hexdigest()[:12]
+            settings = repr((self.recipe, goal, base and base["key"]))
+            key = hashlib.sha256(settings.encode()).hexdigest()[:12]
             file = folder / f"training-{key}.pt"
-            before = (
-                load(file) if file.exists() else base or new_head(target, self.recipe, train, ends)
-            )
-            self._train(Trainer(target, self.recipe, train, before), file)
+            begun = load(file) if file.exists() else base
+            begun = begun or new_head(target, self.recipe, train, ends)
+            self._train(Trainer(target, self.recipe, train, begun), file)
             self._judge(target, folder, {**load(file), "key": key, "tokens": goal}, kept, held)
 
     def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
         """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
-        runtime = load_models(
-            make_plan(self.job.request, parallel=None), self.cancel, parallel=None
-        )
+        plan = make_plan(self.job.request, parallel=None)
+        runtime = load_models(plan, self.cancel, parallel=None)
         with closing(runtime.assistant):
             teacher, old = Teacher(runtime, target, self.cancel), [*read_talks(folder)]
             done = sum(len(each.tokens) for each in old if not each.is_held_out)
@@ -133,23 +128,23 @@ class Making:
                         add_part(folder, part)
                         part = []
             finally:
-                add_part(folder, part)
+                if part:
+                    add_part(folder, part)
             return [*runtime.target.model.vocabulary.eog]
 
     def _announce(self, target: Target, runtime: Runtime, missing: int, goal: int) -> None:
         """Print how long it takes, as passes and products take here, and how much disk; raises LocalspecError where that is not free."""
         assert runtime.costs is not None, "they are measured for several"  # noqa: S101
         costs, slots = runtime.costs.target, runtime.assistant.count
-        collecting_s = missing * (costs.of(slots) / slots + costs.of(ROWS) / ROWS)
+        a_token_s = costs.of(ROWS) / ROWS
+        collecting_s = missing * (costs.of(slots) / slots + a_token_s)
         weights = target.width * (8 * target.width + 3 * target.inner + self.recipe.ids // 3)
         share = weights / sum(prod(each.shape) for each in target.header.tensors)
-        training_s = (
-            _STEP * share * self.recipe.epochs * self.recipe.depths * goal * costs.of(ROWS) / ROWS
-        )
+        steps_s = _STEP * share * self.recipe.epochs * self.recipe.depths * goal * a_token_s
         needed = missing * 6 * (target.width + TOP) + _STATE_BYTES * weights
         click.echo(
             f"{self.job.pair.name}: about {duration_text(collecting_s)} to collect {missing:,} tokens, {slots} answers at once, and "
-            f"{duration_text(training_s)} to train on {goal:,}; up to {size_text(needed)} of disk. Ctrl-C stops it, and the same "
+            f"{duration_text(steps_s)} to train on {goal:,}; up to {size_text(needed)} of disk. Ctrl-C stops it, and the same "
             "command goes on"
         )
         if needed > (free := free_bytes(data_dir())):
@@ -179,35 +174,31 @@ class Making:
         """Measure a head, print what came of it, and register it if it is better than the one before."""
         figures = measure(target, state, held)
         before = measure(target, kept, held) if kept and kept["key"] != state["key"] else {}
-        now, then = (
-            mean([each for (_, length), each in some.items() if length == LENGTH] or [0.0])
-            for some in (figures, before)
-        )
+        now, then = mean_of(figures), mean_of(before)
         click.echo(f"tokens a round with drafts of 1 to {LENGTH}, and before:")
         for kind in sorted({kind for kind, _ in figures}):
             cells = [figures[kind, n] for n in range(1, LENGTH + 1)]
             old = f"{before.get((kind, LENGTH), 0.0):.2f}"
             click.echo(f"  {kind:<12}{'  '.join(f'{each:.2f}' for each in cells)}   {old}")
-        text = (
-            f"{now:.2f} tokens a round in the mean of kinds, trained on {state['tokens']:,} tokens"
-        )
+        text = f"{now:.2f} tokens a round in the mean, trained on {state['tokens']:,} tokens"
         if now <= then:
             click.echo(f"{text}; the head before has {then:.2f}, and stays")
-        else:
-            write_head(target, state, folder / ".head.gguf")
-            day, pair = f"{datetime.now(UTC):%Y-%m-%d}", self.job.pair
-            heads = HeadsEntry(kind="eagle3", target=pair.name, source="made here", date=day)
-            origin = f"trained here for pair {pair.name}: {text}, on held-out prompts"
-            name = register(pair, folder / ".head.gguf", "student", origin, heads).name
-            write(
-                folder / "head.pt", {key: state[key] for key in ("weights", "ids", "key", "tokens")}
-            )
-            click.echo(
-                f"{text}; {pair.name} now drafts with {name}: `localspec rm {name}` removes it"
-            )
+            return
+        write_head(target, state, folder / ".head.gguf")
+        day, pair = f"{datetime.now(UTC):%Y-%m-%d}", self.job.pair
+        heads = HeadsEntry(kind="eagle3", target=pair.name, source="made here", date=day)
+        origin = f"trained here for pair {pair.name}: {text}, on held-out prompts"
+        name = register(pair, folder / ".head.gguf", "student", origin, heads).name
+        write(folder / "head.pt", {key: state[key] for key in ("weights", "ids", "key", "tokens")})
+        click.echo(f"{text}; {pair.name} now drafts with {name}: `localspec rm` removes it")
 
 
 def bar(share: float, cells: int = 20) -> str:
     """Return a share as a bar, with its figure."""
     done = round(cells * min(1.0, share))
     return f"[{'#' * done}{'.' * (cells - done)}] {min(1.0, share):.0%}"
+
+
+def mean_of(figures: Figures) -> float:
+    """Return the tokens a round of the longest drafts, in the mean of kinds."""
+    return mean([each for (_, length), each in figures.items() if length == LENGTH] or [0.0])

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,14 +11,11 @@ from localspec.bench.prompts import BenchPrompt
 
 _LONGEST_ANSWER = 1500
 """Characters of an earlier answer in a prompt."""
-_DEPTH = 3
-"""How often slots are filled that others bring."""
 
 
 @cache
 def _tables() -> Mapping[str, Any]:
-    text = files("localspec_student").joinpath("prompts.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads(Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8"))
 
 
 Answers = Mapping[str, Sequence[str]]
@@ -39,7 +36,7 @@ def made_prompt(number: int, answers: Answers) -> BenchPrompt:
     if needed and not pool:
         kind = "code"
     text = random.choice(tables["templates"][kind])
-    for _ in range(_DEPTH):
+    for _ in range(3):  # what fills a slot may have others
         for slot, values in tables["slots"].items():
             while f"{{{slot}}}" in text:
                 text = text.replace(f"{{{slot}}}", random.choice(values), 1)

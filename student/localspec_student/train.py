@@ -99,8 +99,9 @@ class Trainer:
 
     def train(self) -> Iterator[tuple[float, float]]:
         """Make the steps that are left; after each, yield its loss, and the tokens a round that its hits foretell."""
-        for self.step in range(self.step + 1, self.steps + 1):
-            epoch, at = divmod(self.step - 1, len(self._groups))
+        while self.step < self.steps:
+            epoch, at = divmod(self.step, len(self._groups))
+            self.step += 1
             order = np.random.default_rng(epoch).permutation(len(self._groups))
             cosine = 0.5 + 0.5 * math.cos(math.pi * self.step / self.steps)
             for each in self._optimizer.param_groups:
@@ -165,7 +166,7 @@ def write(path: Path, state: State) -> None:
     write_atomic(path, content.getvalue())
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> State:
     """Return the state in a file."""
     return dict(torch.load(path, map_location="cpu", weights_only=True))
 
@@ -181,10 +182,10 @@ def measure(target: Target, state: State, talks: Sequence[Talk]) -> Figures:
         talks: the conversations.
     """
     head = Head(target, {name: each.to(ON) for name, each in state["weights"].items()})
-    embedding = torch.from_numpy(target.embedding).to(ON)
+    embedding = torch.from_numpy(target.embedding)
     counts = defaultdict[tuple[str, int], list[int]](lambda: [0, 0])
     for talk in sorted(talks, key=lambda each: each.kind):
-        tokens = F.embedding(torch.tensor([talk.tokens], device=ON), embedding)
+        tokens = F.embedding(torch.tensor([talk.tokens]), embedding).to(ON)
         # By depth and place, whether the token after the place is foretold.
         right = np.zeros((LENGTH, len(talk.tokens)), bool)
         with torch.no_grad():

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from localspec_student import __main__ as command
 from localspec_student.prompts import made_prompt
-from localspec_student.recipe import MakeFlags, Recipe
+from localspec_student.recipe import MakeFlags
 
 from localspec.bench.prompts import bundled
 from localspec.cli.main import main
@@ -43,7 +43,7 @@ def test_prompts_are_of_six_kinds_without_end_and_none_is_held_out() -> None:
     kinds = ["code", "edit", "chat", "summarise", "extract", "creative"]
     assert [each.workload for each in prompts[:6]] == kinds
     texts = {each.prompt for each in prompts}
-    assert len(texts) > 900
+    assert len(texts) > 700
     assert not texts & {each.prompt for each in bundled()}
     assert not [each for each in texts if "{" in each.replace('{"', "")]
     assert prompts == [made_prompt(number, ANSWERS) for number in range(1200)]
@@ -51,12 +51,11 @@ def test_prompts_are_of_six_kinds_without_end_and_none_is_held_out() -> None:
     assert made_prompt(1, {}).workload == "code"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("tokens", 0), ("depths", 0), ("rate", -1.0), ("dropout", 1.0)]
-)
-def test_a_recipe_refuses_what_cannot_be(name: str, value: float) -> None:
-    with pytest.raises(UsageError, match=f"{name} is {value}"):
-        Recipe(**{name: value})  # type: ignore[arg-type]
+@pytest.mark.parametrize("words", ["--tokens 0", "--depths 0", "--rate -1", "--dropout 1"])
+def test_a_recipe_refuses_what_cannot_be(words: str) -> None:
+    done = CliRunner().invoke(command.student, ["make", "smollm2-135m", *words.split()])
+    assert done.exit_code == 2
+    assert words.split(maxsplit=1)[0] in done.output
 
 
 def test_own_prompts_are_read_where_they_are_wanted_and_some_are_held_out(
@@ -75,12 +74,6 @@ def test_own_prompts_are_read_where_they_are_wanted_and_some_are_held_out(
     assert len(own) == 40
     assert 0 < sum(key.startswith("held:") for key in own) < 20
     assert command.own_prompts(MakeFlags()) == {}
-    file = tmp_path / "notes.py"
-    file.write_text("x = 1\n" * 500)
-    edits = command.own_prompts(MakeFlags(file=(str(file),)))
-    assert {each.workload for each in edits.values()} == {"edit"}
-    assert len(edits) == 2
-    assert all("x = 1" in each.prompt for each in edits.values())
 
 
 def test_help_needs_no_torch_and_making_says_that_it_does(
