@@ -67,7 +67,8 @@ class MainView:
         if self._typesetter is None:
             style = code_theme(self._app.current_theme, self._app.no_color)
             speakers = speaker_styles(self._app.theme_variables)
-            self._typesetter = Typesetter(self._app.console, style, speakers)
+            pictures = not self._app.no_color
+            self._typesetter = Typesetter(self._app.console, style, speakers, pictures)
         return self._typesetter
 
     def colours_changed(self) -> None:

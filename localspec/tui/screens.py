@@ -1,9 +1,6 @@
 """Screens: the front that draws. What commands show, and what they need to know, becomes the main view, and sheets over it."""
 
 import asyncio
-import os
-import shutil
-import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -23,6 +20,7 @@ from localspec.session.conversation import StoredMessage
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
 from localspec.tui.actions import edited, when_full, when_nearly_full
+from localspec.tui.clipboard import fill_clipboard
 from localspec.tui.colours import DARK, LIGHT, THEMES, tinted
 from localspec.tui.commands import BY_NAME, COMMANDS, run
 from localspec.tui.history_sheet import HistorySheet
@@ -63,30 +61,7 @@ chat.toml gives commands and the actions below other keys: stats = "ctrl+s"
 """
 
 
-_MOST_S, _LOOK_S = 1.0, 0.05
-# The variable that a desktop sets, and what fills its clipboard.
-_PROGRAMS = (
-    ("WAYLAND_DISPLAY", ("wl-copy",)),
-    ("DISPLAY", ("xclip", "-selection", "clipboard")),
-    ("DISPLAY", ("xsel", "--clipboard", "--input")),
-    ("WSL_DISTRO_NAME", ("clip.exe",)),
-    ("HOME", ("pbcopy",)),
-)
-
-
-def fill_clipboard(text: str) -> bool:
-    """Put a text into the clipboard; return whether a program took it. From afar there is only the terminal's."""
-    quiet, data = subprocess.DEVNULL, text.encode(errors="replace")
-    for variable, command in () if "SSH_CONNECTION" in os.environ else _PROGRAMS:
-        if os.environ.get(variable) and shutil.which(command[0]):
-            try:
-                subprocess.run(  # noqa: S603 - one of those above
-                    command, input=data, stdout=quiet, stderr=quiet, timeout=_MOST_S, check=True
-                )
-            except (OSError, subprocess.SubprocessError):
-                continue
-            return True
-    return False
+_LOOK_S = 0.05
 
 
 class Pace:

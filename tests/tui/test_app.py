@@ -13,7 +13,6 @@ from localspec.session.preferences import read_preferences
 from localspec.tui.actions import edited
 from localspec.tui.message import MessageView
 from localspec.tui.race import Race
-from localspec.tui.screens import fill_clipboard
 from localspec.tui.sheets import RaceSheet, TextSheet
 from tests.support.checks import refuses
 from tests.tui.answers import exchange, finished, tokens
@@ -394,7 +393,7 @@ def test_a_question_is_written_in_an_editor(
 def test_a_program_of_the_machine_fills_its_clipboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localspec.tui.screens._MOST_S", PATIENCE_S)
+    monkeypatch.setattr("localspec.tui.clipboard._MOST_S", PATIENCE_S)
     program = tmp_path / "wl-copy"
     program.write_text(f'#!/bin/sh\n/bin/cat > "{tmp_path / "clipboard"}"\n')
     program.chmod(0o700)
