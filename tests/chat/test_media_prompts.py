@@ -14,7 +14,7 @@ from localspec.messages import MediaPart, Message, TextPart
 from localspec.options import ReplyOptions
 from tests.chat.test_assistant import assistant, said
 from tests.chat.test_conversation import CHATML, TOY, TRIMMING, template
-from tests.chat.toy_encoder import COUNT, ToyEncoder, picture, sound
+from tests.chat.toy_encoder import COUNT, ToyEncoder, damaged, picture, sound
 from tests.chat.toy_tokenizer import ToyTokenizer, shown, spelled
 
 ENCODER = ToyEncoder(hears=True)
@@ -141,10 +141,6 @@ def test_every_turn_begins_with_all_ids_of_the_turns_before(
     conversation.append_user("again")
     conversation.prompt_tokens(template(), TOY, encoder.tokens)
     assert sorted(encoder.read) == sorted({f"{n}.png" for numbers, _ in turns for n in numbers})
-
-
-def damaged() -> MediaPart:
-    return MediaPart("image", "0.png", b"damaged")
 
 
 def with_senses(media: ToyEncoder | None, **names: str) -> Assistant:

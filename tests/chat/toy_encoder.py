@@ -18,6 +18,10 @@ def sound(number: int = 0) -> MediaPart:
     return MediaPart("audio", f"{number}.wav", WAV + bytes([number]))
 
 
+def damaged() -> MediaPart:
+    return MediaPart("image", "0.png", b"damaged")
+
+
 @dataclass
 class ToyEncoder:
     """Takes what it is told to; a file that ends with "damaged" cannot be decoded."""
