@@ -62,6 +62,21 @@ def checked_kind(data: bytes, name: str) -> Literal["image", "audio"]:
     return kind
 
 
+_SENSES = {"image": ("pictures", "sees"), "audio": ("sounds", "hears")}
+
+
+def why_not_taken(
+    kind: Literal["image", "audio"], model: str, *, sees: bool, hears: bool, other: str | None
+) -> str | None:
+    """Return why a model cannot take a picture or a sound, with the `other` model that can; None where it takes it."""
+    if sees if kind == "image" else hears:
+        return None
+    things, verb = _SENSES[kind]
+    why = f"takes no {things}" if sees or hears else "reads text only"
+    such_as = f", such as {other}" if other else ""
+    return f"{model} {why}: attach {things} with one that {verb}{such_as}"
+
+
 class Picture(NamedTuple):
     """Pixels of a picture.
 

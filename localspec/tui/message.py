@@ -322,7 +322,7 @@ class MessageView(Widget, can_focus=True):
     def on_paste(self, event: events.Paste) -> None:
         """Hand on what is pasted."""
         event.stop()
-        self.screen.query_one(Composer).type(event.text)
+        self.screen.query_one(Composer).paste(event.text)
 
     def _fit(self, width: int) -> None:
         # Not by margins: Textual would cut every line where the message ends, at every drawing.

@@ -27,7 +27,7 @@ def picture_strips(data: bytes, columns: int, rows: int) -> tuple[Strip, ...]:
         [Color.from_rgb(*rgb[at : at + 3]) for at in range(y * width * 3, (y + 1) * width * 3, 3)]
         for y in range(height)
     ]
-    below = [*pixels[1::2], [None] * width]  # the last row may have no other
+    below: list[list[Color] | list[None]] = [*pixels[1::2], [None] * width]  # under an odd row
     return tuple(
         Strip(
             [

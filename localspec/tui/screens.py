@@ -17,6 +17,7 @@ from localspec.chat.events import Finished, Started
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.session.approval import CallQuestion
 from localspec.session.conversation import StoredMessage
+from localspec.session.microphone import Microphone
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
 from localspec.tui.actions import edited, when_full, when_nearly_full
@@ -32,6 +33,7 @@ from localspec.tui.settings import ABOUT, CONTEXT, SETTINGS
 from localspec.tui.sheets import (
     ApprovalSheet,
     LineSheet,
+    ListenSheet,
     ListSheet,
     RaceSheet,
     SheetRow,
@@ -106,8 +108,8 @@ class Screens(App[None]):
             self.register_theme(each)
         self.theme = self._theme_used = DARK
         self.session, self.preferences = session, preferences or Preferences()
-        self.view = MainView(self, session)
         self.editing: int | None = None
+        self.view = MainView(self, session, lambda: self.editing)
         self.opened: tuple[str, Screen[Any]] | None = None
         self._pace = Pace()
         session.notify, session.note = self.report, self.report
@@ -247,6 +249,20 @@ class Screens(App[None]):
         composer.put_aside()
         composer.fill(text)
         composer.focus()
+
+    def attach(self, name: str) -> None:
+        """Put the mention of a picture or a sound into the composer."""
+        self.view.entry.composer.type(f"@{name} ")
+
+    async def record(self, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Show what the microphone hears until Enter."""
+        microphone = Microphone()
+
+        async def ended(wanted: bool | None) -> None:
+            if wanted:
+                await self.attempt(take(microphone.wav()))
+
+        self.push_screen(ListenSheet(microphone), ended)
 
     async def open_editor(self) -> None:
         """Give the terminal to an editor, and take what was written into the composer."""
