@@ -21,7 +21,8 @@ def rows(path: Path) -> NDArray[np.float32]:
     model = LlamaModel(path, LoadOptions(n_ctx=256, threads=1, gpu_layers=0, max_rows=8))
     try:
         tokens = model.vocabulary.tokenize(TEXT, add_special=False, parse_special=False)
-        return LlamaContext(model).logits(tokens, 8).copy()
+        context = LlamaContext(model)
+        return context.logits(tokens, 8).copy()
     finally:
         model.close()
 
