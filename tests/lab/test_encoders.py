@@ -35,7 +35,7 @@ def test_a_target_that_sees_computes_the_same_of_a_text(
     if kind == "tiles":
         assert np.array_equal(made, original)
     assert np.array_equal(made.argmax(-1), original.argmax(-1))
-    assert min(np.corrcoef(a, b)[0, 1] for a, b in zip(made, original, strict=True)) > 0.999
+    assert min(np.corrcoef(a, b)[0, 1] for a, b in zip(made, original, strict=True)) > 0.99
 
 
 def test_an_encoder_is_small_and_of_its_target(
