@@ -831,7 +831,8 @@ class Session:
             self._counted = 0
         else:
             tools = () if self.work is None else self.work.tools
-            self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
+            with suppress(UsageError):  # a picture is missing, which the next question says
+                self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
 
     async def _count(self, turns: Sequence[Message], tools: "Sequence[Tool]") -> None:
         with suppress(LocalspecError):  # nothing is loaded
