@@ -159,6 +159,8 @@ class Screens(App[None]):
         failure = None if exchange is None else exchange.failure
         if failure is not None:
             self.take_back_waiting()
+            if question := self.session.take_back_refused():
+                self.write(question)
             await self.view.settle()
             if isinstance(failure, ContextOverflow):
                 if not await when_full(self):

@@ -169,8 +169,8 @@ class Typesetter:
         self, part: MediaPart, about: str, width: int, rows: int = _PICTURE_ROWS
     ) -> list[Strip]:
         """Lay out what goes with a message: a line about it, and to the left of that a picture, or above it where there is no room."""
-        drawn = self.pictures and part.kind == "image"
         columns = min(width, 4 * rows)
+        drawn = self.pictures and part.kind == "image" and columns > 0
         picture = picture_strips(part.data, columns, rows) if drawn else ()
         taken = picture[0].cell_length + _GAP.cell_length if picture else 0
         if width - taken < _LEAST_BESIDE:
