@@ -118,8 +118,9 @@ class NativeContext:
         self.allocated = allocated()
         self._adapt(model)
         # llama.cpp cuts the batch to a small context, and rounds the context up.
-        room = int(native.llama_n_batch(handle))
-        self.n_batch = min(room, options.chunk(on_gpu=model.on_gpu))
+        self.n_batch = room = int(native.llama_n_batch(handle))
+        if encoder is not None and encoder.most_at_once:
+            self.n_batch = min(room, options.chunk(on_gpu=model.on_gpu))  # as without pictures
         self.max_rows = min(rows, self.n_batch)
         self._queued = None
         if model.on_gpu:
