@@ -20,7 +20,7 @@ from localspec.errors import ModelLoadError, PassFailed
 from localspec.llama.allocated import allocated
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
-from localspec.llama.encoder import Chunk, Encoder
+from localspec.llama.encoder import Encoder, MediaChunk
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import MOMENTS, SpareCores
@@ -303,7 +303,7 @@ class NativeContext:
             return
         self._fail(code, parts)
 
-    def decode_chunk(self, part: Part, chunk: Chunk) -> None:
+    def decode_chunk(self, part: Part, chunk: MediaChunk) -> None:
         """Evaluate a picture, a tile or a piece of sound; raises as `decode` does, and where it is too large for a pass.
 
         Args:
