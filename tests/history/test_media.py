@@ -89,8 +89,8 @@ def test_neither_rows_nor_index_have_a_picture_and_what_was_typed_is_recalled(
         content = file.read_bytes()
         for form in (PHOTO, base64.b64encode(PHOTO), PHOTO.hex().encode()):
             assert form[20:60] not in content
-    with closing(sqlite3.connect(tmp_path / "history" / "history.db")) as file:
-        assert file.execute("SELECT content FROM message").fetchone() == (LOOK.text,)
+    with closing(sqlite3.connect(tmp_path / "history" / "history.db")) as rows:
+        assert rows.execute("SELECT content FROM message").fetchone() == (LOOK.text,)
 
 
 def test_a_picture_goes_with_the_last_message_that_names_it(
