@@ -703,11 +703,11 @@ class Session:
 
     def take_back_refused(self) -> str:
         """Take back a question whose pictures or sounds the model refused, as one that was loaded behind it may; return its text, empty where that is not so."""
-        exchange, last = self.exchange, [*self.talk.messages[-1:]]
-        refused = exchange is not None and exchange.started is None
-        if refused and isinstance(exchange.failure, UsageError) and last and last[0].message.media:
-            return self.undo()
-        return ""
+        exchange, last = self.exchange, self.talk.messages[-1:]
+        if exchange is None or not isinstance(exchange.failure, UsageError):
+            return ""
+        is_refused = exchange.started is None and any(each.message.media for each in last)
+        return self.undo() if is_refused else ""
 
     def forget(self) -> None:
         """Let go of the conversation, which is left or gone."""

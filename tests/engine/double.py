@@ -170,7 +170,7 @@ def name_of(options: LaunchOptions) -> str:
 
 def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
     drafts, script = document.get("drafts", 0), script_of(document)
-    senses = [bool(document.get(each)) for each in ("sees", "hears")]
+    sees, hears = bool(document.get("sees")), bool(document.get("hears"))
     targets = sequences_of(document, script, cancel)
     models = LoadedModels(
         targets=targets,
@@ -185,7 +185,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         cancel=cancel,
         close=lambda: None,
         fim=document.get("fim", {}),
-        media=ToyEncoder(*senses) if any(senses) else None,
+        media=ToyEncoder(sees, hears) if sees or hears else None,
         with_senses={"image": "seer"},
     )
     policies = [
