@@ -33,7 +33,7 @@ from localspec.chat.events import Delta, Echo, Finished, Prefilling, Started, St
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.engine import EngineGone
-from localspec.engine.protocol import Detokenize, ReplyEvents, Tokenize, Tokens
+from localspec.engine.protocol import Detokenize, Ready, ReplyEvents, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
@@ -41,6 +41,7 @@ from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import CLIENT, GATE, code_of, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel, State
+from localspec.toolbox.folder import Folder
 
 T = TypeVar("T")
 Body = Mapping[str, Any]
@@ -95,6 +96,7 @@ class Service:
         model: the model that answers.
         rules: for calls of any request, beside its own.
         keep_alive_s: how long the model stays in memory after this request and later ones; None leaves that as it is.
+        folder: holds the pictures and sounds that `file://` URLs may name; None where they may name none.
     """
 
     residence: Residence
@@ -103,6 +105,7 @@ class Service:
     model: ServedModel
     rules: CallPolicy = field(default_factory=CallPolicy)
     keep_alive_s: float | None = None
+    folder: Folder | None = None
 
     @property
     def name(self) -> str:
@@ -138,6 +141,12 @@ class Service:
         order = ("loaded", "loading", "lost")
         best = next((each for each in order if each in states.values()), "unloaded")
         return "ok" if best == "loaded" else best
+
+    @property
+    def takes(self) -> list[str]:
+        """What the model takes beside text, `vision` or `audio`, in Ollama's words; nothing while it was never loaded."""
+        resident = self.residence.resident(self.model)
+        return senses(resident and resident.ready)
 
     @property
     def options(self) -> ReplyOptions:
@@ -227,6 +236,12 @@ class Service:
         """Return the ids of a text, or the texts of ids, once the model is there."""
         async with self.use() as backend:
             return await backend.tokens(question)
+
+
+def senses(ready: Ready | None) -> list[str]:
+    """Return what a loaded model takes beside text, in Ollama's words."""
+    able = {} if ready is None else {"vision": ready.sees, "audio": ready.hears}
+    return [name for name, each in able.items() if each]
 
 
 def _emptied(done: Finished) -> Finished:

@@ -15,14 +15,14 @@ from starlette.responses import JSONResponse, Response
 
 from localspec.chat.request import Request
 from localspec.errors import UsageError
-from localspec.messages import Infill, from_json
+from localspec.messages import Infill
 from localspec.options import ReplyOptions, cut
 from localspec.options.fields import think_of
 from localspec.serve.answering import Answers, Service
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
 from localspec.serve.http import NotFound
+from localspec.serve.media_parts import conversation
 from localspec.serve.openai_forms import ChatForm, CompletionForm, TextForm
-from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
 
 _MOST_CHOICES = 16
@@ -134,7 +134,7 @@ def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
 
 async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     """Answer a conversation."""
-    body = await body_of(request, ChatBody)
+    body = await body_of(request, ChatBody, media=True)
     service = service.of(body.model)
     if body.functions or body.function_call:
         raise UsageError(
@@ -145,7 +145,7 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     if limit == 0 and body.messages[-1:] == [{"role": "user", "content": ""}]:
         # llama.vim has a prompt read while its instruction is not written yet; a stop takes its place.
         body.messages[-1] = {"role": "user", "content": "."}
-    messages = [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
+    messages = conversation(body.messages, service.folder)
     think = think_of(body.reasoning_effort, body.chat_template_kwargs, body.reasoning_budget_tokens)
     options = await reply_options(body, service.options, limit, think=think)
     if body.top_logprobs and not body.logprobs:
@@ -153,7 +153,7 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     most = logprobs_of("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
     prompt = Request(
         0,
-        steady(messages),
+        messages,
         options,
         keep=body.keep,
         logprobs=most,
