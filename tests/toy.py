@@ -215,7 +215,7 @@ def check_request(model: CachedModel, tokens: Sequence[int], rows: int) -> None:
     """Fail on a request that llama.cpp would refuse."""
     assert len(tokens) <= model.n_ctx, f"{len(tokens)} tokens asked of n_ctx {model.n_ctx}"
     assert 0 <= rows <= len(tokens), f"{rows} rows asked of {len(tokens)} tokens"
-    assert all(0 <= token < model.n_vocab for token in tokens), "an id outside the vocabulary"
+    assert all(token < model.n_vocab for token in tokens), "an id outside the vocabulary"
 
 
 Model = CachedModel

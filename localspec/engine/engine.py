@@ -556,7 +556,8 @@ class RemoteEngine(Engine):
         try:
             self._link.send(encode(command))
         except FrameError as error:
-            self._deliver(Failed(number, type(error).__name__, str(error)))
+            kind = type(error) if number is None else errors.UsageError  # of one question alone
+            self._deliver(Failed(number, kind.__name__, str(error)))
         if self._loop is not None and self._link.blocked:
             self._loop.add_writer(self._link.sink, self._go_on_sending)
 

@@ -60,6 +60,7 @@ from localspec.launch.drafting import draft_mode
 from localspec.options import LaunchOptions
 from tests import warm
 from tests.chat.toy_calls import GRAMMARS, HERMES
+from tests.chat.toy_encoder import ToyEncoder
 from tests.engine.scripted import (
     END,
     NEVER,
@@ -182,6 +183,8 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         cancel=cancel,
         close=lambda: None,
         fim=document.get("fim", {}),
+        media=ToyEncoder() if document.get("sees") else None,
+        with_senses={"image": "seer"},
     )
     policies = [
         FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()
