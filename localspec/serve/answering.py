@@ -33,7 +33,7 @@ from localspec.chat.events import Delta, Echo, Finished, Prefilling, Started, St
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.engine import EngineGone
-from localspec.engine.protocol import Detokenize, Ready, ReplyEvents, Tokenize, Tokens
+from localspec.engine.protocol import Detokenize, ReplyEvents, Tokenize, Tokens
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
@@ -143,10 +143,18 @@ class Service:
         return "ok" if best == "loaded" else best
 
     @property
-    def takes(self) -> list[str]:
-        """What the model takes beside text, `vision` or `audio`, in Ollama's words; nothing while it was never loaded."""
-        resident = self.residence.resident(self.model)
-        return senses(resident and resident.ready)
+    def sees(self) -> bool:
+        """Whether the model takes pictures."""
+        return "vision" in self.capabilities(self.model)
+
+    def capabilities(self, model: ServedModel) -> list[str]:
+        """Return what a model does, and takes beside text, in Ollama's words."""
+        if model.embeds:
+            return ["embedding"]
+        resident = self.residence.resident(model)
+        ready = None if resident is None else resident.ready
+        able = {} if ready is None else {"vision": ready.sees, "audio": ready.hears}
+        return ["completion", *(name for name, each in able.items() if each)]
 
     @property
     def options(self) -> ReplyOptions:
@@ -236,12 +244,6 @@ class Service:
         """Return the ids of a text, or the texts of ids, once the model is there."""
         async with self.use() as backend:
             return await backend.tokens(question)
-
-
-def senses(ready: Ready | None) -> list[str]:
-    """Return what a loaded model takes beside text, in Ollama's words."""
-    able = {} if ready is None else {"vision": ready.sees, "audio": ready.hears}
-    return [name for name, each in able.items() if each]
 
 
 def _emptied(done: Finished) -> Finished:

@@ -200,7 +200,7 @@ class MessageForm(AnswerForm):
 
 def _messages(body: CountBody, service: Service) -> tuple[Message, ...]:
     system = [{"role": "system", "content": body.system}] if body.system else []
-    given = anthropic_messages(body.messages, sees="vision" in service.takes)
+    given = anthropic_messages(body.messages, sees=service.sees)
     return conversation([*system, *given], service.folder)
 
 

@@ -57,7 +57,7 @@ async def tags(_: HttpRequest, service: Service) -> Response:
         for name in [service.loaded.name, *service.catalogue.listed()]:
             with suppress(NotFound):  # it was removed just now
                 models[name] = known_model(service, name)
-        return [_listed(name, model) for name, model in models.items()]
+        return [_listed(name, model, service) for name, model in models.items()]
 
     return JSONResponse({"models": await asyncio.to_thread(listed)})
 
@@ -71,7 +71,7 @@ async def running(_: HttpRequest, service: Service) -> Response:
             left_s = _NEVER_S if each.left_s is None else min(each.left_s, _NEVER_S)
             until = now + timedelta(seconds=left_s)
             more = {"expires_at": until.isoformat(), "size_vram": 0, "context_length": ready.n_ctx}
-            models[each.model.name] = {**_listed(each.model.name, each.model), **more}
+            models[each.model.name] = {**_listed(each.model.name, each.model, service), **more}
     return JSONResponse({"models": list(models.values())})
 
 
@@ -130,7 +130,7 @@ def _file(target: ModelEntry | Path | None) -> Path | None:
     return Store(data_dir()).path_of(target) if isinstance(target, ModelEntry) else target
 
 
-def _listed(name: str, model: ServedModel) -> dict[str, Any]:
+def _listed(name: str, model: ServedModel, service: Service) -> dict[str, Any]:
     """Return a model of a name as lists have it."""
     target = _target(model)
     entry, path = target if isinstance(target, ModelEntry) else ModelEntry(), _file(target)
@@ -145,6 +145,7 @@ def _listed(name: str, model: ServedModel) -> dict[str, Any]:
         "size": size,
         "digest": digest,
         "details": _details(entry.params or "", entry.quant, ""),
+        "capabilities": service.capabilities(model),
     }
 
 
@@ -177,7 +178,7 @@ def _described(service: Service, model: ServedModel) -> Body:
     ready = service.residence.ready(model)
     n_ctx = ready.n_ctx if ready else model.launch.load.n_ctx or (header and header.context_length)
     able = {"tools": offers_tools(template), "thinking": bool(thinking_tags(template))}
-    does = ["completion", *(name for name, each in able.items() if each)]
+    does = [name for name, each in able.items() if each and not model.embeds]
     sampling = () if model.embeds else _SAMPLING
     values = {name: getattr(model.options.sampling, name) for name in sampling}
     values |= {"num_ctx": n_ctx} if n_ctx else {}
@@ -200,5 +201,5 @@ def _described(service: Service, model: ServedModel) -> Body:
             **weights,
             **({f"{family}.context_length": n_ctx} if family else {}),
         },
-        "capabilities": ["embedding"] if model.embeds else does,
+        "capabilities": [*service.capabilities(model), *does],
     }

@@ -214,7 +214,7 @@ def _messages(body: ResponsesBody, service: Service) -> tuple[Message, ...]:
         given = [{"role": "user", "content": body.input}]
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     messages: list[Any] = [*system]
-    thoughts, pictures, sees = "", list[Any](), "vision" in service.takes
+    thoughts, pictures, sees = "", list[Any](), service.sees
     for item in given:
         if _kind(item) == "function_call_output":
             pictures += result_pictures(item.get("output"), sees=sees)

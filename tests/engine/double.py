@@ -14,6 +14,7 @@ of seconds: then it takes until that file is there.
                 not go on until that file is there
     parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
+    sees, hears whether pictures, and sounds, are taken (False); in a question one stands as ~~~
     calls       whether the template knows calls, and answers can be held to them (False)
     fim         tokens for filling in the middle (none)
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
@@ -169,6 +170,7 @@ def name_of(options: LaunchOptions) -> str:
 
 def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
     drafts, script = document.get("drafts", 0), script_of(document)
+    senses = [bool(document.get(each)) for each in ("sees", "hears")]
     targets = sequences_of(document, script, cancel)
     models = LoadedModels(
         targets=targets,
@@ -183,7 +185,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         cancel=cancel,
         close=lambda: None,
         fim=document.get("fim", {}),
-        media=ToyEncoder() if document.get("sees") else None,
+        media=ToyEncoder(*senses) if any(senses) else None,
         with_senses={"image": "seer"},
     )
     policies = [
