@@ -289,7 +289,8 @@ def test_parts_that_are_wrong_are_refused(
     server: Served, path: str, content: list[Any], word: str
 ) -> None:
     name = "input" if path == RESPONSES else "messages"
-    server.refuse(path, word, **{name: [user(content)], "max_tokens": 9})
+    body: dict[str, Any] = {name: [user(content)], "max_tokens": 9}
+    server.refuse(path, word, **body)
 
 
 def test_ollamas_images_are_refused_where_they_have_no_place(server: Served) -> None:
