@@ -18,7 +18,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import compress, count
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -38,7 +38,7 @@ from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
-from localspec.serve.catalogue import Catalogue
+from localspec.serve.catalogue import Catalogue, senses_of
 from localspec.serve.http import CLIENT, GATE, code_of, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel, State
 from localspec.toolbox.folder import Folder
@@ -153,8 +153,8 @@ class Service:
             return ["embedding"]
         resident = self.residence.resident(model)
         ready = None if resident is None else resident.ready
-        able = {} if ready is None else {"vision": ready.sees, "audio": ready.hears}
-        return ["completion", *(name for name, each in able.items() if each)]
+        media = senses_of(model) if ready is None else (ready.sees, ready.hears)
+        return ["completion", *compress(("vision", "audio"), media)]
 
     @property
     def options(self) -> ReplyOptions:

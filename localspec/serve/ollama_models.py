@@ -14,17 +14,15 @@ from localspec import __version__
 from localspec.chat.call_finder import offers_tools
 from localspec.chat.thinking import thinking_tags
 from localspec.display import printable_line
-from localspec.errors import LocalspecError, UsageError
-from localspec.launch.names import named_models
+from localspec.errors import UsageError
 from localspec.models.entries import ModelEntry
 from localspec.models.gguf import read_model
 from localspec.models.inventory import Fact, facts_of
-from localspec.models.names import resolve
 from localspec.models.registry import load_registry
 from localspec.models.store import Store, stored_sha256
 from localspec.serve.answering import Body, Service
 from localspec.serve.bodies import body_of
-from localspec.serve.catalogue import LATEST
+from localspec.serve.catalogue import LATEST, target_of
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
 from localspec.storage.paths import data_dir
@@ -117,22 +115,13 @@ def known_model(service: Service, name: str) -> ServedModel:
         raise
 
 
-def _target(model: ServedModel) -> ModelEntry | Path | None:
-    """Return what the registry says of a model, or its file; None where neither is known."""
-    try:
-        target = resolve(named_models(model.launch, registry := load_registry())[0], registry)
-    except LocalspecError:
-        return None
-    return target if isinstance(target, ModelEntry | Path) else None
-
-
 def _file(target: ModelEntry | Path | None) -> Path | None:
     return Store(data_dir()).path_of(target) if isinstance(target, ModelEntry) else target
 
 
 def _listed(name: str, model: ServedModel, service: Service) -> dict[str, Any]:
     """Return a model of a name as lists have it."""
-    target = _target(model)
+    target = target_of(model)
     entry, path = target if isinstance(target, ModelEntry) else ModelEntry(), _file(target)
     name = name if ":" in name else name + LATEST
     size, digest = entry.size_bytes, entry.sha256
@@ -167,7 +156,7 @@ def _details(parameters: str, quantisation: str, family: str) -> Body:
 
 def _described(service: Service, model: ServedModel) -> Body:
     """Return what is known of a model, its context as long as it is here."""
-    target = _target(model)
+    target = target_of(model)
     path, facts, header = _file(target), dict[str, Fact](), None
     if path is not None:
         reference = target.name if isinstance(target, ModelEntry) else str(path)
