@@ -9,6 +9,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences, SequenceView
 from localspec.errors import UsageError
+from localspec.media import why_not_taken
 from localspec.messages import MediaPart
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ class MediaEncoder(Protocol):
         Raises:
             UsageError: it cannot be decoded.
         """
-
-
-_SENSES = {"image": ("pictures", "sees"), "audio": ("sounds", "hears")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,13 +103,17 @@ class LoadedModels:
         Raises:
             UsageError: the target takes no such thing, or it cannot be decoded.
         """
-        media, (things, verb) = self.media, _SENSES[part.kind]
-        if media is not None and (media.sees if part.kind == "image" else media.hears):
-            return media.tokens(part)
-        others = self.with_senses.get(part.kind)
-        why = "reads text only" if media is None else f"takes no {things}"
-        such_as = f", such as {others}" if others else ""
-        raise UsageError(f"{self.target_name} {why}: attach {things} with one that {verb}{such_as}")
+        media = self.media
+        why_not = why_not_taken(
+            part.kind,
+            self.target_name,
+            sees=media is not None and media.sees,
+            hears=media is not None and media.hears,
+            other=self.with_senses.get(part.kind),
+        )
+        if media is None or why_not is not None:
+            raise UsageError(why_not or "")
+        return media.tokens(part)
 
     def by_role(self) -> dict[Role, Sequences]:
         """Return the sequences of each model."""
