@@ -215,7 +215,7 @@ def check_request(model: CachedModel, tokens: Sequence[int], rows: int) -> None:
     """Fail on a request that llama.cpp would refuse."""
     assert len(tokens) <= model.n_ctx, f"{len(tokens)} tokens asked of n_ctx {model.n_ctx}"
     assert 0 <= rows <= len(tokens), f"{rows} rows asked of {len(tokens)} tokens"
-    assert all(0 <= token < model.n_vocab for token in tokens), "an id outside the vocabulary"
+    assert all(token < model.n_vocab for token in tokens), "an id outside the vocabulary"
 
 
 Model = CachedModel
@@ -243,12 +243,13 @@ class ToySequences:
         cached = self.views[slot].common_prefix(request.tokens)
         return max(request.rows, len(request.tokens) - cached)
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+    def evaluate(self, slot: int, request: Pass, count: int) -> int:
         tokens, view = request.tokens, self.views[slot]
         end = min(view.common_prefix(tokens), len(tokens) - request.rows) + count
         assert count > 0, "a chunk of nothing"
         assert end <= len(tokens) - request.rows, "a chunk that takes rows away"
         self._evaluate([(slot, Pass(request.role, tokens[:end], 0))])
+        return count
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
         if len(asked) > 1:

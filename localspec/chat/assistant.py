@@ -286,8 +286,8 @@ class Assistant:
 
     def prompt_tokens(self, conversation: Conversation, think: str | None = None) -> list[int]:
         """Return the ids of a conversation, up to where the reply begins, which is to `think` so."""
-        template = self.template.thinking_as(think)
-        return conversation.prompt_tokens(template, self.models.tokenizer)
+        template, models = self.template.thinking_as(think), self.models
+        return conversation.prompt_tokens(template, models.tokenizer, models.media_tokens)
 
     def close(self) -> None:
         """Free the models."""

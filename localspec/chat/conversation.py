@@ -6,7 +6,7 @@ trims), the ids end before that turn and the rest is tokenized again: right, onl
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +17,9 @@ from localspec.chat.request import Request
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingTags, opened_by, thinking_tags
 from localspec.chat.tokenizer import BREAK, ContentGuard, Tokenizer, raw_tokens, tokenize_rendered
+from localspec.display import printable_line
 from localspec.errors import UsageError
-from localspec.messages import Message, TextPart, ToolCall
+from localspec.messages import MediaPart, Message, TextPart, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,10 @@ __all__ = ["NO_ANSWER", "Conversation", "Segment", "Tokenizer", "raw_tokens"]
 
 # Stands for a reply that was cut off before its answer began: some templates refuse an empty one.
 NO_ANSWER = "…"
+
+
+def _text_only(part: MediaPart) -> Sequence[int]:
+    raise UsageError(f"{printable_line(part.name)} cannot be read: this model reads text only")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +160,25 @@ class Conversation:
         """Add a message, such as the result of a call."""
         self._messages.append(message)
 
-    def prompt_tokens(self, template: ChatTemplate, tokenizer: Tokenizer) -> list[int]:
+    def prompt_tokens(
+        self,
+        template: ChatTemplate,
+        tokenizer: Tokenizer,
+        media_tokens: Callable[[MediaPart], Sequence[int]] = _text_only,
+    ) -> list[int]:
         """Return the ids of the whole conversation up to where the next reply begins, or goes on.
 
         Text in contents that spells a special token stays text. An unlike tokenizer forgets all remembered ids.
 
+        Args:
+            template: the target's.
+            tokenizer: the target's.
+            media_tokens: returns the ids of a picture or a sound. It gets all of the conversation, also those whose ids
+                are remembered: what was evaluated of them may have to be evaluated again.
+
         Raises:
             TemplateError: the template does not render these messages.
-            UsageError: the last message calls functions.
+            UsageError: the last message calls functions, or a picture or a sound cannot be read.
         """
         if self.goes_on and self._messages[-1].calls:
             raise UsageError("the last message calls functions: add their results before an answer")
@@ -173,6 +189,8 @@ class Conversation:
             guard = last.guard
         else:
             guard = ContentGuard(tokenizer, template.source)
+        files = {part.sha256: part for each in self._messages for part in each.media}
+        media = {name: media_tokens(part) for name, part in files.items()}
         begun_message = self._messages[-1] if self.goes_on else None
         messages = self._messages[:-1] if begun_message else self._messages
         text = template.render(
@@ -180,7 +198,7 @@ class Conversation:
             tools=guarded(self.offered, guard),
         )
         known, rest = _reusable(self._segments, text)
-        new = tokenize_rendered(rest, tokenizer, at_start=not known)
+        new = tokenize_rendered(rest, tokenizer, at_start=not known, media=media)
         segments = (*known, Segment(rest, tuple(new)))
         tags = thinking_tags(template.source)
         opened = opened_by(text, tags)

@@ -108,7 +108,7 @@ class Job:
         """Return the ids of the prompt.
 
         Raises:
-            UsageError: it is empty, or the model cannot fill gaps.
+            UsageError: it is empty, or the model cannot fill gaps, or takes none of its pictures or sounds.
             ContextOverflow: it leaves no room for an answer.
             TemplateError: the template is missing, or does not render.
         """
@@ -119,7 +119,7 @@ class Job:
         elif self.conversation is not None:
             chat = template().thinking_as(request.options.think)
             self._note = chat.thinking.note
-            tokens = self.conversation.prompt_tokens(chat, models.tokenizer)
+            tokens = self.conversation.prompt_tokens(chat, models.tokenizer, models.media_tokens)
         elif isinstance(request.raw, tuple):
             tokens = models.checked_ids(request.raw)
         else:

@@ -2,16 +2,39 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences, SequenceView
 from localspec.errors import UsageError
+from localspec.media import why_not_taken
+from localspec.messages import MediaPart
 
 if TYPE_CHECKING:
     from localspec.grammar import Grammars
+
+
+class MediaEncoder(Protocol):
+    """Turns pictures and sounds into tokens of a target."""
+
+    @property
+    def sees(self) -> bool:
+        """Whether it takes pictures."""
+
+    @property
+    def hears(self) -> bool:
+        """Whether it takes sounds."""
+
+    def tokens(self, part: MediaPart) -> list[int]:
+        """Return the ids of a picture or a sound; those of what is no text are negative.
+
+        The target can evaluate them until it has evaluated others that take more memory than the encoder keeps.
+
+        Raises:
+            UsageError: it cannot be decoded.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +54,8 @@ class LoadedModels:
         close: frees everything.
         grammar: makes the automata over the target's ids that replies ask for; None where none can be made.
         fim: the target's tokens for filling in the middle, see `infill_tokens`; empty where it cannot.
+        media: turns pictures and sounds into tokens; None where the target reads text only.
+        with_senses: names of models that take them, by the kind of part; empty where none is known.
     """
 
     targets: Sequences
@@ -45,6 +70,8 @@ class LoadedModels:
     close: Callable[[], None]
     grammar: "Grammars | None" = None
     fim: Mapping[str, int] = field(default_factory=dict)
+    media: MediaEncoder | None = None
+    with_senses: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def target(self) -> SequenceView:
@@ -69,6 +96,24 @@ class LoadedModels:
                 f"token {wrong} is none of {self.target_name}: give ids from 0 to {most}"
             )
         return list(ids)
+
+    def media_tokens(self, part: MediaPart) -> list[int]:
+        """Return the ids of a picture or a sound.
+
+        Raises:
+            UsageError: the target takes no such thing, or it cannot be decoded.
+        """
+        media = self.media
+        why_not = why_not_taken(
+            part.kind,
+            self.target_name,
+            sees=media is not None and media.sees,
+            hears=media is not None and media.hears,
+            other=self.with_senses.get(part.kind),
+        )
+        if media is None or why_not is not None:
+            raise UsageError(why_not or "")
+        return media.tokens(part)
 
     def by_role(self) -> dict[Role, Sequences]:
         """Return the sequences of each model."""

@@ -31,6 +31,7 @@ _USER = "localspec-user"
 _UNKNOWN: tuple[bool, str | None] = (False, _PROBE)
 _NO_PARAMETERS = {"type": "object", "properties": {}, "required": []}
 _THOUGHTS = re.compile(r"\bmessage(?:\.|\[.)(thinking|reasoning)\b")
+_PARTS = re.compile(r"""['"]text['"]|\.text\b""")
 _THOUGHTS_AS_PART = re.compile(r"\btype\b\W+thinking\b")
 _MOST_VIEWS = 64
 
@@ -77,6 +78,7 @@ class ChatTemplate:
         self._takes_system: bool | None = None
         self._takes_later_system: bool | None = None
         self._calls: tuple[bool, str | None] | None = _UNKNOWN
+        self._takes_parts: bool | None = None
         self.thinking = ThinkingPlan()
         self._views: dict[str, ChatTemplate] = {}
 
@@ -132,8 +134,23 @@ class ChatTemplate:
             add_generation_prompt: end with the header of the assistant's turn.
 
         Raises:
-            TemplateError: the template refuses these messages, or fails, or takes too long or too much.
+            TemplateError: the template refuses these messages, or leaves out a picture or a sound, or fails, or takes
+                too long or too much.
         """
+        text = self._rendered(messages, tools, add_generation_prompt)
+        media = [part for each in messages for part in each.media]
+        written = text.lower() if media else ""
+        for part in media:
+            if part.marker not in written:
+                name = printable_line(part.name)
+                raise TemplateError(
+                    f"{self._model}'s chat template leaves out {name}: start a conversation without it"
+                )
+        return text
+
+    def _rendered(
+        self, messages: Sequence[Message], tools: Sequence[Tool], add_generation_prompt: bool
+    ) -> str:
         variables: dict[str, object] = {"add_generation_prompt": add_generation_prompt}
         if tools:
             variables |= self._of_tools(tools)
@@ -195,7 +212,24 @@ class ChatTemplate:
                 values = [to_json(_with_calls_in_words(each, known)) for each in messages]
         if "reasoning_content" not in self.source:
             values = [_with_thoughts(each, self.source) for each in values]
+        return self._render_messages(values, variables)
+
+    def _render_messages(
+        self, values: list[dict[str, Any]], variables: Mapping[str, object]
+    ) -> str:
+        if self._takes_parts is None:
+            self._takes_parts = False  # while that is found out
+            self._takes_parts = self._wants_parts()
+        if self._takes_parts:
+            values = [_in_parts(each) for each in values]
         return self._render({"messages": values, **variables})
+
+    def _wants_parts(self) -> bool:
+        """Return whether contents are written where they are lists of parts, and left out where they are texts."""
+        if not _PARTS.search(self.source) or _PROBE in self._probed(Message.user(_PROBE)):
+            return False
+        self._takes_parts = True
+        return _PROBE in self._probed(Message.user(_PROBE))
 
     def _of_tools(self, tools: Sequence[Tool]) -> dict[str, object]:
         values = [each.to_json() for each in tools]
@@ -218,12 +252,11 @@ class ChatTemplate:
         call = ToolCall("callOne01", _PROBE, json.dumps({_PROBE: _PROBE}))
         turn = _called(to_json(Message("assistant", (call,))), objects, content)
         variables = {
-            "messages": [to_json(Message.user("hello")), turn],
             **self._of_tools([Tool(_PROBE, _NO_PARAMETERS)]),
             "add_generation_prompt": False,
         }
         try:
-            text = self._render(variables)
+            text = self._render_messages([to_json(Message.user("hello")), turn], variables)
         except TemplateError:  # this is not what it wants
             return False
         written = text.replace(str({_PROBE: _PROBE}), "").replace(json.dumps(call.arguments), "")
@@ -243,6 +276,14 @@ def _with_thoughts(message: dict[str, Any], source: str) -> dict[str, Any]:
         parts = [{"type": "thinking", "thinking": thoughts}, {"type": "text", "text": content}]
         return {**message, "content": parts if content else parts[:1]}
     return message
+
+
+def _in_parts(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message whose content is a list of parts; a picture is its marker in the text, as in llama-server."""
+    content = message["content"]
+    if not isinstance(content, str):
+        return message
+    return {**message, "content": [{"type": "text", "text": content}]}
 
 
 def _called(message: dict[str, Any], objects: bool, content: str | None) -> dict[str, Any]:
@@ -301,6 +342,9 @@ def _joined(message: Message, *, before: str = "", after: str = "") -> Message:
         for each in message.parts
         if isinstance(each, ToolResult)
     ]
+    if message.media:
+        heads, ends = before and f"{before}\n\n", after and f"\n\n{after}"
+        parts = [TextPart(heads), *message.parts, TextPart(ends)]
     return replace(
         message, parts=tuple(parts or [TextPart(_paragraphs(before, message.text, after))])
     )

@@ -1,15 +1,17 @@
 """What a conversation needs of a tokenizer, and how text becomes ids without content passing for structure."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from localspec.errors import UsageError
-from localspec.messages import Infill
+from localspec.messages import MEDIA, Infill
 
 # A lone surrogate: no text that can be written as UTF-8 contains one, so no content can forge or lose it.
 BREAK = "\ud800"
 _SURROGATES = re.compile("[\ud800-\udfff]")
+# A template may write a content in other letters.
+_CUTS = re.compile(f"{BREAK}|{MEDIA}([0-9A-Fa-f]{{64}}){MEDIA}")
 _WINDOW = 2048
 """Tokens around the gap that are read at most: more make an editor wait, and say little."""
 _SNIPPET = "\n\n--- snippet ---\n\n"
@@ -106,17 +108,26 @@ def control_pieces(texts: Collection[str], tokenizer: Tokenizer) -> dict[int, by
     return pieces
 
 
-def tokenize_rendered(text: str, tokenizer: Tokenizer, *, at_start: bool) -> list[int]:
+def tokenize_rendered(
+    text: str,
+    tokenizer: Tokenizer,
+    *,
+    at_start: bool,
+    media: Mapping[str, Sequence[int]] | None = None,
+) -> list[int]:
     """Return the ids of a template's text; special tokens are parsed, except where a guard broke them.
 
     Args:
         text: what a template made of contents that went through `ContentGuard.break_up`.
         tokenizer: the vocabulary of the model that will read it.
         at_start: nothing precedes it: BOS is added if the vocabulary wants it and the template did not write it.
+        media: the ids of pictures and sounds by their hashes: of all whose markers are in the text.
     """
     ids: list[int] = []
-    for at, part in enumerate(text.split(BREAK)):
-        if at_start and not at:
+    for at, part in enumerate(_CUTS.split(text)):
+        if at % 2:  # what is between two texts: the hash of a marker, None for a break
+            ids += (media or {})[part.lower()] if part else ()
+        elif at_start and not at:
             ids = tokenizer.tokenize(part, add_special=False, parse_special=True)
         else:
             ids += _continuation(part, tokenizer)

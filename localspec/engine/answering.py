@@ -88,7 +88,7 @@ class Loaded(Protocol):
 
 def ready_of(loaded: Loaded) -> Ready:
     """Return what clients get to know of what is loaded."""
-    assistant = loaded.assistant
+    assistant, media = loaded.assistant, loaded.assistant.models.media
     try:
         thinks = bool(thinking_tags(assistant.template.source))
     except TemplateError:  # which every request reports
@@ -102,6 +102,8 @@ def ready_of(loaded: Loaded) -> Ready:
         load_s=assistant.load_s,
         thinks=thinks,
         held=loaded.held,
+        sees=media is not None and media.sees,
+        hears=media is not None and media.hears,
     )
 
 

@@ -18,9 +18,9 @@ from localspec.errors import UsageError
 from localspec.messages import Message, Tagged
 from localspec.options import LaunchOptions
 
-VERSION = 19
-# A context of a million tokens is far below it; what is above is no conversation.
-MAX_FRAME_BYTES = 32 << 20
+VERSION = 20
+# Thirty photographs in base64. A context of a million tokens is far below it.
+MAX_FRAME_BYTES = 128 << 20
 _HEAD = b'{"v":%d,' % VERSION
 
 
@@ -211,6 +211,8 @@ class Ready(Tagged, frozen=True):
         load_s: seconds that loading took.
         thinks: whether the target's template knows thinking blocks.
         held: the memory that they hold.
+        sees: whether the target takes pictures.
+        hears: whether it takes sounds.
     """
 
     target: str
@@ -221,6 +223,8 @@ class Ready(Tagged, frozen=True):
     load_s: float
     thinks: bool
     held: Held = Held()
+    sees: bool = False
+    hears: bool = False
 
 
 class LoadCancelled(Tagged, frozen=True):
@@ -389,7 +393,7 @@ def encode(message: Command | Notice) -> bytes:
     line = b"%s%s\n" % (_HEAD, body[1:])
     if len(line) > MAX_FRAME_BYTES:
         advice = (
-            "send less text"
+            "send less text, or fewer and smaller pictures"
             if isinstance(message, Command)
             else "ask for less, or read answers faster"
         )

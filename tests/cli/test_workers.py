@@ -97,7 +97,7 @@ def test_all_layers_are_on_the_workers_which_give_the_bytes_of_this_machine(
 
 @pytest.mark.usefixtures("smollm2_path")
 @pytest.mark.first(1)
-@pytest.mark.parametrize("after_bytes", [1, 40, *range(3, 143, 5)])
+@pytest.mark.parametrize("after_bytes", [1, 40, *range(3, 143, 20)])
 def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(after_bytes: int) -> None:
     with (
         working() as dying,

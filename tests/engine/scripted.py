@@ -105,9 +105,15 @@ def _prompt(tokens: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=100)
 def _questions(prompt: tuple[int, ...]) -> list[str]:
-    pieces = (b"\x00" if token == BEGIN else TOKENIZER.piece(token) for token in prompt)
+    pieces = (_piece(token) for token in prompt)
     turns = b"".join(pieces).decode(errors="replace").split("\0")
     return [turn.partition("\n")[2] for turn in turns if turn.startswith(("user\n", "tool\n"))]
+
+
+def _piece(token: int) -> bytes:
+    if token < 0:  # of a picture or a sound
+        return b"~"
+    return b"\x00" if token == BEGIN else TOKENIZER.piece(token)
 
 
 @lru_cache(maxsize=100)
@@ -193,10 +199,11 @@ class ScriptedSequences:
         cached = self.views[slot].common_prefix(request.tokens)
         return max(request.rows, len(request.tokens) - cached)
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+    def evaluate(self, slot: int, request: Pass, count: int) -> int:
         wait(self.chunk_s, self.cancel)
         self._rest({self.views[slot].n_cached})
         self.views[slot].evaluate(request.tokens, request.rows, count)
+        return count
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
         wait(self.pass_s, self.cancel)

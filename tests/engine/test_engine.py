@@ -7,6 +7,7 @@ import pytest
 from localspec.chat.events import Prefilling, Text
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import (
+    MAX_FRAME_BYTES,
     Counted,
     Downloading,
     EngineDied,
@@ -20,8 +21,9 @@ from localspec.engine.protocol import (
     StateRestored,
     StateSaved,
 )
-from localspec.messages import Message
+from localspec.messages import MediaPart, Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from tests.chat.toy_encoder import COUNT, damaged, picture, sound
 from tests.engine.double import command
 from tests.engine.talking import Talker, double, hear_all, hear_event, hear_last, hear_of
 from tests.waiting import PATIENCE_S
@@ -239,6 +241,46 @@ def test_what_cannot_be_answered_fails_in_one_line(
         assert (last.id, last.kind) == (number, kind)
         assert words in last.reason
         assert "\n" not in last.reason
+        assert goes_on(engine)
+
+
+def test_pictures_are_answered_counted_left_out_and_remembered(tmp_path: Path) -> None:
+    look = Message.user("hello", media=[picture()])
+    with double({"sees": True, "n_ctx": 100}) as engine:
+        ready = engine.ready
+        assert (ready.sees, ready.hears) == (True, False)
+        plain, seen = (engine.reply([each]).started.prompt_tokens for each in (*HELLO, look))
+        assert seen == plain + COUNT + 2
+        engine.count_of(look)
+        assert hear_last(engine, Counted).tokens == seen
+        said = [look, Message.assistant("x"), *HELLO]
+        heard = engine.reply(said)
+        assert heard.started.cached_tokens >= seen - 1
+        many = [Message.user("hello", media=[picture(n) for n in range(20)]), *said[1:]]
+        assert engine.reply(many, drop_oldest=True).done.dropped_turns == 2
+        for wrong, words in ((damaged(), "is damaged"), (sound(), " takes no sounds: attach")):
+            failed = engine.reply([Message.user("hello", media=[wrong])])[-1]
+            assert isinstance(failed, Failed)
+            assert (failed.kind, words in failed.reason) == ("UsageError", True)
+        engine.reply(said)
+        engine.save_state(str(tmp_path / "state"))
+        saved = hear_last(engine, StateSaved)
+    with double({"sees": True}) as engine:
+        engine.restore_state(str(tmp_path / "state"))
+        assert hear_last(engine, StateRestored).tokens == saved.tokens
+        assert engine.reply(said).started.cached_tokens >= seen
+
+
+def test_a_picture_is_refused_by_what_reads_text_only_or_where_it_is_too_large() -> None:
+    huge = MediaPart("image", "huge.png", bytes(MAX_FRAME_BYTES))
+    with double() as engine:
+        for part, words in (
+            (picture(), "sees, such as seer"),
+            (huge, "fewer and smaller pictures"),
+        ):
+            failed = engine.reply([Message.user("hello", media=[part])])[-1]
+            assert isinstance(failed, Failed)
+            assert (failed.kind, words in failed.reason) == ("UsageError", True)
         assert goes_on(engine)
 
 

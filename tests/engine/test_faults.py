@@ -107,6 +107,21 @@ def test_a_load_that_it_dies_of_brings_nothing_else_back_in_its_place() -> None:
         asyncio.run(work(engine))
 
 
+def test_what_is_asked_just_when_it_died_is_to_be_asked_again() -> None:
+    async def work(engine: RemoteEngine) -> None:
+        engine.follow(asyncio.get_running_loop())
+        engine.load(LaunchOptions(pair="a-pair"))
+        await engine.loaded()
+        assert engine._link is not None
+        engine._link.ended = True  # the pipe has ended, and the new process is not there yet
+        with pytest.raises(EngineGone, match="being started again: try later"):
+            await engine.count([Message.user("x")])
+        engine._link.ended = False
+
+    with closing(RemoteEngine(command(), revives=True)) as engine:
+        asyncio.run(work(engine))
+
+
 def test_one_that_hangs_is_restarted_by_force() -> None:
     with double() as engine:
         before = engine.pid
@@ -227,11 +242,12 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
         (b'{"v": 2, "type": "Bye"}\n', f"a frame is of protocol 2, this side speaks {VERSION}"),
         (b'{"v": %d, "type": "Dance"}\n' % VERSION, "Invalid value 'Dance'"),
         (b"\n", "a frame is wrong: Input data was truncated"),
-        (b"x" * (MAX_FRAME_BYTES + 1) + b"yz\n", f"more than {MAX_FRAME_BYTES} bytes"),
-        (b"x" * (2 * MAX_FRAME_BYTES + 3) + b"\n", f"more than {MAX_FRAME_BYTES} bytes"),
+        (MAX_FRAME_BYTES + 1, f"more than {MAX_FRAME_BYTES} bytes"),
+        (2 * MAX_FRAME_BYTES + 3, f"more than {MAX_FRAME_BYTES} bytes"),
     ],
 )
-def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str) -> None:
+def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes | int, told: str) -> None:
+    line = b"x" * line + b"\n" if isinstance(line, int) else line
     with raw() as process:
         say(process, line, LOAD, encode(Request(1, tuple(HELLO), GREEDY)))
         failed = reply(process, "Failed")

@@ -1,4 +1,4 @@
-"""Planted secrets on every way out, alone and in rounds as drafting confirms them; 5,000 where LOCALSPEC_LONG_TESTS is set."""
+"""Planted secrets on every way out, alone and in rounds as drafting confirms them; 2,000 where LOCALSPEC_LONG_TESTS is set."""
 
 import io
 import json
@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from lab.planted import FORMATS
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
 from localspec.chat.request import Request
@@ -32,12 +31,13 @@ from tests.batch.toy import run as run_batch
 from tests.examples import LONG
 from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
 from tests.serve.serving import served
+from tests.support.secrets import FORMATS
 from tests.telemetry.talking import PAIR, drafted, first
 from tests.tui.test_gate import on_disk
 
 pytestmark = pytest.mark.long
 
-COUNT = 5000 if LONG else 2 * len(FORMATS)
+COUNT = 2000 if LONG else 2 * len(FORMATS)
 EACH, TURNS = 10, 20
 SECRETS = secrets_of(COUNT, seed=21)
 TEXTS = texts_of(SECRETS, EACH)

@@ -14,7 +14,7 @@ SEEDS = tuple(
         protocol.Cancel(None),
         protocol.SaveState("/x"),
         protocol.Hello("1", 2),
-        protocol.Ready("t", None, "auto", 4096, ("n",), 0.5, True),
+        protocol.Ready("t", None, "auto", 4096, ("n",), 0.5, True, sees=True),
         protocol.Loading("m", 0.5),
         protocol.Counted(1, 2, 3),
         protocol.Failed(None, "UsageError", "r"),
