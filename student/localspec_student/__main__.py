@@ -34,11 +34,6 @@ def student() -> None:
 
     The model itself is the teacher: its answers, and what its layers compute, never leave the machine.
     """
-    for package in ("torch", "gguf"):
-        if find_spec(package) is None:
-            raise UsageError(
-                f"training needs the package {package}, which is not installed: run `pip install {package}` where localspec is"
-            )
 
 
 @student.command(cls=SectionedCommand)
@@ -52,7 +47,11 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
     MODEL answers prompts of six kinds, many at once; a small head learns what it says next, and is measured on prompts that it
     never saw. It replaces the head before it if it is better. Answers stay the same.
     """
-    # Without torch there is a line that says so.
+    for package in ("torch", "gguf"):
+        if find_spec(package) is None:
+            raise UsageError(
+                f"training needs the package {package}, which is not installed: run `pip install {package}` where localspec is"
+            )
     from localspec_student.make import Making  # noqa: PLC0415
 
     launch = changed(settings.launch, {"draft": "off", "draft_length": None, "ctx": 1024})
