@@ -27,7 +27,7 @@ from localspec.llama.devices import placed_on
 from localspec.llama.media_ids import media_ids
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import mtmd, native
-from localspec.media import picture
+from localspec.media import check_sound, picture
 from localspec.messages import MediaPart
 from localspec.options import LoadOptions
 from localspec.resources import Usage, default_threads
@@ -293,6 +293,7 @@ class Encoder:
             array = (ctypes.c_uint8 * len(pixels.rgb)).from_buffer_copy(pixels.rgb)
             bitmap = self._mtmd.mtmd_bitmap_init(pixels.width, pixels.height, array)
         else:
+            check_sound(part.data, part.name)
             array = (ctypes.c_uint8 * len(part.data)).from_buffer_copy(part.data)
             bitmap = self._mtmd.mtmd_helper_bitmap_init_from_buf(
                 self.handle, array, len(part.data), False
