@@ -6,7 +6,7 @@ A request never starts a download, and no path is looked at because a request na
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from localspec.launch.names import named_models
+from localspec.launch.names import named_models, without_files
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, load_registry
@@ -158,7 +158,7 @@ def _launch(
     name: str, like: LaunchOptions, registry: Registry, store: Store
 ) -> tuple[str, LaunchOptions] | None:
     """Return the usual name of a model that is on the disk, and what loads it, as another one is; None without one."""
-    bare = replace(like, pair=None, target=None, draft_model=None, draft_lora=None, offline=True)
+    bare = replace(without_files(like), pair=None, target=None, offline=True)
     imported = IMPORTS.load(store.root).get(name)
     if imported is not None:
         return (name, replace(bare, target=name)) if _answers(imported) else None
