@@ -243,12 +243,13 @@ class ToySequences:
         cached = self.views[slot].common_prefix(request.tokens)
         return max(request.rows, len(request.tokens) - cached)
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+    def evaluate(self, slot: int, request: Pass, count: int) -> int:
         tokens, view = request.tokens, self.views[slot]
         end = min(view.common_prefix(tokens), len(tokens) - request.rows) + count
         assert count > 0, "a chunk of nothing"
         assert end <= len(tokens) - request.rows, "a chunk that takes rows away"
         self._evaluate([(slot, Pass(request.role, tokens[:end], 0))])
+        return count
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
         if len(asked) > 1:

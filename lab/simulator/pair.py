@@ -185,10 +185,11 @@ class Alone:
         cached = self.view.common_prefix(request.tokens)
         return max(request.rows, len(request.tokens) - cached)
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+    def evaluate(self, slot: int, request: Pass, count: int) -> int:
         tokens = request.tokens
         cached = min(self.view.common_prefix(tokens), len(tokens) - request.rows)
         self.view.prefill(tokens[: cached + count])
+        return count
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
         return [self.view.branched(request) for _, request in asked]

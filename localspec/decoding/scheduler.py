@@ -68,8 +68,8 @@ class Sequences(Protocol):
     def missing(self, slot: int, request: Pass) -> int:
         """Return how many tokens of a request a sequence has not cached itself, its rows at least."""
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
-        """Evaluate the next `count` tokens of a request, without rows.
+    def evaluate(self, slot: int, request: Pass, count: int) -> int:
+        """Evaluate the next `count` tokens of a request, or fewer, or one picture, without rows; return how many.
 
         Raises:
             Cancelled: the model's `CancelFlag` was set.
@@ -257,7 +257,7 @@ class Scheduler(Generic[T]):
             return self._resumed(slot, NO_ROWS)
         start, count = self.clock(), min(most, left - request.rows)
         try:
-            model.evaluate(slot, request, count)
+            count = model.evaluate(slot, request, count)
         except Cancelled as cancelled:
             return self._interrupted([slot], cancelled)
         except LocalspecError as error:

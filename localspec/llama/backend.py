@@ -7,6 +7,7 @@ import ctypes
 import functools
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ def initialise() -> None:
     from localspec.llama.amx import avoid_amx  # noqa: PLC0415 - of no use to a verb's help
 
     avoid_amx(library_function)
+
+
+def capture_log(log_set: Callable[[Any, Any], object]) -> None:
+    """Have the log of another of llama.cpp's libraries among the captured lines, by its function that sets a callback."""
+    log_set(_capture, ctypes.c_void_p(0))
 
 
 def log_lines() -> list[str]:

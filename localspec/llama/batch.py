@@ -22,6 +22,8 @@ class Part:
         embeddings: what goes in beside each token, where that is wanted; shape (len(tokens), width).
         branches: positions of as many tokens at the end, descending, each an alternative to one of the others; see
             `Pass`.
+        skipped: how many tokens come before it that take no position.
+        positions: of its tokens, where they do not simply ascend from `n_past`; shape (sections, len(tokens)).
     """
 
     sequence: int
@@ -30,6 +32,13 @@ class Part:
     rows: int
     embeddings: NDArray[np.float32] | None = None
     branches: tuple[int, ...] = ()
+    skipped: int = 0
+    positions: NDArray[np.int32] | None = None
+
+    @property
+    def place(self) -> int:
+        """How many tokens come before it."""
+        return self.n_past + self.skipped
 
     @property
     def chain(self) -> Sequence[int]:
@@ -51,8 +60,10 @@ class Batch:
         width: floats that go in beside each token.
         with_tokens: whether there are tokens; else there are floats alone.
         sections: of a place, where floats stand alone: 4 for M-RoPE, of which text has three that are equal, and a zero.
+        placeholder: the token that is read where an id is negative, since an encoder filled it for another model.
 
     Attributes:
+        room: for how many tokens.
         width: floats beside each token, or instead of it.
     """
 
@@ -64,8 +75,9 @@ class Batch:
         width: int = 0,
         with_tokens: bool = True,
         sections: int = 1,
+        placeholder: int = 0,
     ) -> None:
-        self.width = width
+        self.room, self.width, self._placeholder = n_tokens, width, placeholder
         self._tokens = np.zeros(n_tokens, dtype=np.int32)
         self._embedded = np.zeros((n_tokens if width else 0, width), np.float32)
         self._positions = np.zeros(sections * n_tokens, dtype=np.int32)
@@ -95,6 +107,9 @@ class Batch:
             n = len(part.tokens)
             end = start + n
             self._tokens[start:end] = part.tokens
+            if min(part.tokens, default=0) < 0:
+                filled = self._tokens[start:end]
+                filled[filled < 0] = self._placeholder
             np.add(self._offsets[:n], part.n_past, out=self._positions[start:end])
             self._wanted[start : end - part.rows] = 0
             self._wanted[end - part.rows : end] = 1
@@ -107,6 +122,8 @@ class Batch:
         if self._sections > 1:
             self._positions[start : 3 * start].reshape(2, start)[:] = self._positions[:start]
             self._positions[3 * start : 4 * start] = 0
+        if parts and parts[0].positions is not None:
+            self._positions[: self._sections * start] = parts[0].positions.ravel()
         self._struct.n_tokens = start
         return self._struct
 

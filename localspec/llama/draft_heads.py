@@ -65,14 +65,14 @@ class DraftHeads(ABC):
         end = len(request.tokens) - request.rows
         return len(request.tokens) - self.views[slot].common_prefix(request.tokens[:end])
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
-        """Evaluate the next `count` tokens of a request, without rows; see `Sequences`.
+    def evaluate(self, slot: int, request: Pass, count: int) -> int:
+        """Evaluate the next `count` tokens of a request, without rows; return how many; see `Sequences`.
 
         Of a part of a text, the whole says where to start: it alone tells how late they may begin.
         """
         view, tokens = self.views[slot], request.tokens[: len(request.tokens) - request.rows]
         start = view.common_prefix(tokens)
-        view.prefill(tokens[: start + count], start)
+        return view.prefill(tokens[: start + count], start)
 
     @abstractmethod
     def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:

@@ -4,6 +4,7 @@ That package imports chat formats, a cache with a database and more, of which no
 first token would wait 25 ms.
 """
 
+import functools
 import os
 import sys
 from importlib import import_module
@@ -11,11 +12,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localspec.llama.chosen import BUILD_VARIABLE, chosen
 
-__all__ = ["native"]
+__all__ = ["mtmd", "native"]
 
 _PACKAGE = "llama_cpp"
 
@@ -51,6 +52,28 @@ def _imported(spec: ModuleSpec) -> ModuleType:
         return import_module(f"{_PACKAGE}.{_PACKAGE}")
     finally:
         del sys.modules[_PACKAGE]
+
+
+@functools.cache
+def mtmd() -> Any:
+    """Return `llama_cpp.mtmd_cpp`, the functions of the encoders of pictures and sounds, of the build of `native`.
+
+    Raises:
+        ImportError: this build has none.
+    """
+    package = ModuleType(_PACKAGE)
+    package.__path__ = [str(Path(native.__file__).parent)]
+    package.llama_cpp = native  # type: ignore[attr-defined]
+    before = sys.modules.get(_PACKAGE)
+    sys.modules[_PACKAGE] = package
+    try:
+        return import_module(f"{_PACKAGE}.mtmd_cpp")
+    except (FileNotFoundError, RuntimeError) as error:
+        raise ImportError(str(error)) from error
+    finally:
+        del sys.modules[_PACKAGE]
+        if before is not None:
+            sys.modules[_PACKAGE] = before
 
 
 def _same_version(one: ModuleSpec, other: ModuleSpec) -> bool:

@@ -20,6 +20,7 @@ from localspec.errors import ModelLoadError, PassFailed
 from localspec.llama.allocated import allocated
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
+from localspec.llama.encoder import Chunk, Encoder
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import MOMENTS, SpareCores
@@ -47,8 +48,10 @@ class NativeContext:
         max_rows: most rows of logits of a pass.
         branches: most branches of a pass of a lone sequence, which then are sequences beside it over the same cells.
         pass_s: seconds that a pass of a prompt may take on a device that cannot stop it; None leaves it as wide as may be.
+        encoder: of pictures and sounds that its sequences evaluate; without one, each of their tokens is a placeholder.
 
     Attributes:
+        encoder: the same.
         n_batch: most tokens of a pass.
         n_ctx: most tokens of a sequence.
         n_vocab: width of a row of logits.
@@ -84,9 +87,10 @@ class NativeContext:
         n_sequences: int = 1,
         branches: int = 0,
         pass_s: float | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         clear_log()
-        self.model = model
+        self.model, self.encoder = model, encoder
         self._threads = options.threads or default_threads()
         # Every pass of more than one token runs on these, so verification does.
         self._threads_batch = options.threads_batch or self._threads
@@ -114,7 +118,8 @@ class NativeContext:
         self.allocated = allocated()
         self._adapt(model)
         # llama.cpp cuts the batch to a small context, and rounds the context up.
-        self.n_batch = int(native.llama_n_batch(handle))
+        room = int(native.llama_n_batch(handle))
+        self.n_batch = min(room, options.chunk(on_gpu=model.on_gpu))
         self.max_rows = min(rows, self.n_batch)
         self._queued = None
         if model.on_gpu:
@@ -122,7 +127,13 @@ class NativeContext:
 
             self._queued = queued_on(model.options, handle, self.n_batch, pass_s)
         numbers = n_sequences + self.most_branches
-        self._batch = Batch(self.n_batch, numbers, width=self._embedding_width)
+        self._batch = Batch(
+            self.n_batch,
+            numbers,
+            width=self._embedding_width,
+            placeholder=model.vocabulary.placeholder,
+        )
+        self._media = None if encoder is None else encoder.batch(room, numbers)
         self._views: dict[tuple[int, int], Logits] = {}
         # Recurrent sequences that have their own cells; and which of those are empty, whatever is in the cell.
         self._has_cells, self._cleared = False, set[int]()
@@ -145,7 +156,8 @@ class NativeContext:
             n_ctx = self._n_sequences * (-(-n_ctx // _PADDING) * _PADDING)
         params: native.llama_context_params = native.llama_context_default_params()
         params.n_ctx = n_ctx
-        params.n_batch = params.n_ubatch = options.chunk(on_gpu=model.on_gpu)
+        at_once = 0 if self.encoder is None else self.encoder.most_at_once
+        params.n_batch = params.n_ubatch = max(options.chunk(on_gpu=model.on_gpu), at_once)
         params.n_seq_max = self._n_sequences + self.most_branches
         params.kv_unified = self.most_branches > 0
         params.n_outputs_max = rows
@@ -289,6 +301,28 @@ class NativeContext:
                 self.on_pass(parts)
             return
         self._fail(code, parts)
+
+    def decode_chunk(self, part: Part, chunk: Chunk) -> None:
+        """Evaluate a picture, a tile or a piece of sound; raises as `decode` does, and where it is too large for a pass.
+
+        Args:
+            part: its ids, without rows.
+            chunk: what they stand for.
+        """
+        assert self._media is not None, "an encoder made the chunk"  # noqa: S101
+        count, most = len(part.tokens), self.n_batch if chunk.causal else self._media.room
+        if not chunk.causal and count > most:
+            raise PassFailed(
+                f"a picture of {count} tokens is evaluated in one pass, and this context has passes of {most}: raise --ctx"
+            )
+        tokens, self._batch = self._batch, self._media
+        native.llama_set_causal_attn(self.handle, chunk.causal)
+        try:
+            for at in range(0, count, most):
+                self.decode([chunk.piece(part, at, at + most)])
+        finally:
+            self._batch = tokens
+            native.llama_set_causal_attn(self.handle, True)
 
     def _fail(self, code: int, parts: Sequence[Part]) -> NoReturn:
         """Raise what a pass ended in."""

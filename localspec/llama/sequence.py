@@ -7,6 +7,8 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import ContextOverflow, PassFailed
 from localspec.llama.batch import Part
+from localspec.llama.encoder import Encoder
+from localspec.llama.media_ids import chunk_end, chunk_start, last_chunk_end, positions, text_end
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 from localspec.options import LoadOptions
@@ -17,7 +19,8 @@ _COMPARED = 256
 class LlamaSequence:
     """The tokens that a model has evaluated, and the function from tokens to logits.
 
-    Keeps the longest common prefix of one request and the next, and evaluates the rest.
+    Keeps the longest common prefix of one request and the next, and evaluates the rest. Of a picture or a sound, it holds whole
+    chunks: what would cut one goes back to its beginning. Counts are of tokens; positions are llama.cpp's own affair.
 
     Args:
         native: makes the passes.
@@ -25,12 +28,15 @@ class LlamaSequence:
 
     Attributes:
         model: the model whose context it is.
+        encoder: of the pictures and sounds that it evaluates; None without one.
         n_ctx: most tokens that it holds.
         n_vocab: width of a row of logits.
         max_rows: most rows that a pass may ask for.
         truncate_s: seconds that removing parts of the memory took in all.
         in_chunks: so many of the tokens that it holds were evaluated in whole chunks from the first token on, as a
             prompt alone is.
+        run_end: the place behind the pass that followed those whole chunks, if nothing came after it.
+        skipped: how many of the tokens that it holds take no position, as most of a picture's in M-RoPE.
         copies: whether it may copy what another sequence holds.
     """
 
@@ -39,10 +45,10 @@ class LlamaSequence:
 
     def __init__(self, native: NativeContext, number: int = 0) -> None:
         self.native = native
-        self.model, self.number = native.model, number
+        self.model, self.encoder, self.number = native.model, native.encoder, number
         self._cached: list[int] = []
         self.truncate_s = 0.0
-        self.in_chunks = 0
+        self.in_chunks = self.run_end = self.skipped = 0
         self.copies = True
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
@@ -72,9 +78,11 @@ class LlamaSequence:
         Returns:
             Whether it holds as many.
         """
-        holds = self.native.held(self.number) == len(tokens)
+        skipped = len(tokens) - positions(tokens) if self.encoder is not None else 0
+        holds = self.native.held(self.number) == len(tokens) - skipped
         if holds:
             self._cached, self.in_chunks, self._snapshots = list(tokens), in_chunks, 0
+            self.skipped = skipped
         else:
             self.forget()
         return holds
@@ -95,7 +103,9 @@ class LlamaSequence:
         return self._reusable(shorter)
 
     def _reusable(self, n_past: int) -> int:
-        """Return `n_past` if all that is cached beyond it can be removed, else 0."""
+        """Return `n_past`, less the part of a chunk before it, if all that is cached beyond can be removed, else 0."""
+        if self.encoder is not None:
+            n_past = chunk_start(self._cached, n_past)
         removed = len(self._cached) - n_past
         return n_past if self.native.can_truncate or removed <= self._snapshots else 0
 
@@ -134,10 +144,17 @@ class LlamaSequence:
             return
         native = self.native
         start = time.perf_counter()
-        if self._reusable(n_past) > 0 and native.remove(self.number, n_past):
+        n_past = self._reusable(n_past)
+        skipped = self.skipped
+        if skipped and min(self._cached[n_past:]) < 0:
+            skipped = n_past - positions(self._cached[:n_past])
+        if n_past > 0 and native.remove(self.number, n_past - skipped):
             del self._cached[n_past:]
-            self._snapshots = 0  # one removal a pass
-            self.in_chunks = min(self.in_chunks, n_past - n_past % native.n_batch)
+            self.skipped = skipped
+            self._snapshots = self.run_end = 0  # one removal a pass
+            if n_past < self.in_chunks:
+                begin = 0 if self.encoder is None else last_chunk_end(self._cached)
+                self.in_chunks = n_past - (n_past - begin) % native.n_batch
         else:
             self.forget()
         self.truncate_s += time.perf_counter() - start
@@ -159,30 +176,44 @@ class LlamaSequence:
                 f"{n_past + len(tokens)} tokens do not fit into a context of {self.n_ctx}: "
                 "shorten the prompt or raise --ctx"
             )
-        return Part(self.number, tokens, n_past, rows, branches=branches)
+        skipped = self.skipped
+        if skipped and branches:
+            branches = tuple(each - skipped for each in branches)
+        return Part(self.number, tokens, n_past - skipped, rows, branches=branches, skipped=skipped)
 
     def evaluated(self, tokens: Sequence[int]) -> None:
         """Count tokens as cached after a pass."""
-        if self.in_chunks == len(self._cached) and len(tokens) == self.native.n_batch:
-            self.in_chunks += len(tokens)
+        if self.in_chunks == len(self._cached):
+            self.run_end = self.in_chunks + len(tokens)
+            if len(tokens) == self.native.n_batch:
+                self.in_chunks = self.run_end
         self._cached += tokens
         self._snapshots = min(len(tokens) - 1, self.native.n_snapshots)
 
     def resync(self, tokens: Sequence[int]) -> None:
         """After a pass of these tokens that failed, count as cached what llama.cpp has in fact kept."""
-        if self.native.can_truncate:
-            self._cached = [*self._cached, *tokens][: self.native.held(self.number)]
-        else:
+        if not self.native.can_truncate:
             self.forget()  # a recurrent state may have taken in any of them
+            return
+        held = self.native.held(self.number) + self.skipped
+        if self.encoder is not None and held < len(self._cached):
+            # In M-RoPE, all tokens of a picture are where its first one is.
+            begin = chunk_start(self._cached, len(self._cached) - 1)
+            if self._cached[-1] >= 0 or held != positions(self._cached[:begin]) + 1 + self.skipped:
+                self.forget()
+            return
+        self._cached = [*self._cached, *tokens][:held]
 
     def forget(self) -> None:
         """Forget everything, and whatever else the memory holds of the sequence."""
         self.native.clear(self.number)
         self._cached.clear()
-        self.in_chunks = self._snapshots = 0
+        self.in_chunks = self.run_end = self._snapshots = self.skipped = 0
 
-    def evaluate(self, tokens: Sequence[int], rows: int, count: int) -> None:
-        """Evaluate the next `count` of `tokens` that are not cached, in one chunk, without rows.
+    def evaluate(self, tokens: Sequence[int], rows: int, count: int) -> int:
+        """Evaluate the next tokens of a request that are not cached, without rows; return how many.
+
+        Those are `count` at most, as far as they are text, or one chunk of a picture or a sound.
 
         Args:
             tokens: of the request.
@@ -191,8 +222,50 @@ class LlamaSequence:
         """
         tokens = list(tokens)
         self.reuse(tokens, rows)
+        return self._evaluate_next(tokens, len(self._cached) + count)
+
+    def evaluate_media(self, tokens: list[int], rows: int) -> None:
+        """Evaluate what of `tokens` is not cached up to the end of the last picture or sound in it.
+
+        Raises:
+            PassFailed: rows are asked for behind tokens of a picture, or llama.cpp reports a failure.
+        """
+        if self.encoder is None or min(tokens[len(self._cached) :], default=0) >= 0:
+            return
+        end = last_chunk_end(tokens)
+        if end > len(tokens) - rows:
+            raise PassFailed("a picture or a sound ends this prompt: let text follow it")
+        while len(self._cached) < end:
+            self._evaluate_next(tokens, min(end, len(self._cached) + self.native.chunk))
+
+    def _evaluate_next(self, tokens: list[int], end: int) -> int:
+        """Evaluate text up to `end` or the next chunk of a picture or a sound, or that chunk; return how many tokens."""
         start = len(self._cached)
-        self._decode(tokens[start : start + count], rows=0)
+        if self.encoder is None:
+            self._decode(tokens[start:end], rows=0)
+        elif tokens[start] < 0:
+            self._take_in(tokens, start)
+        else:
+            self._decode(tokens[start : text_end(tokens, start, end)], rows=0)
+        return len(self._cached) - start
+
+    def _take_in(self, tokens: list[int], start: int) -> None:
+        """Evaluate a picture, a tile or a piece of sound, all of it or nothing."""
+        assert self.encoder is not None, "only an encoder's ids are negative"  # noqa: S101
+        native, ids = self.native, tokens[start : chunk_end(tokens, start)]
+        part, chunk = self.part(ids, rows=0), self.encoder.chunk(ids)
+        try:
+            native.decode_chunk(part, chunk)
+        except (Cancelled, PassFailed):
+            if not (start and native.can_truncate and native.remove(self.number, part.n_past)):
+                self.forget()
+            raise
+        self._cached += ids
+        self.skipped += len(ids) - positions(ids)
+        self._snapshots = 0
+        # The text before it, and the text behind it, are prompts of their own.
+        if start in {self.in_chunks, self.run_end}:
+            self.in_chunks = len(self._cached)
 
     def _evaluate(self, tokens: list[int], rows: int) -> int:
         """Evaluate what of `tokens` is not cached, in chunks; return how many that were.
@@ -200,10 +273,12 @@ class LlamaSequence:
         All rows come from the last chunk.
         """
         missing = len(tokens) - len(self._cached)
+        self.evaluate_media(tokens, rows)
         while (left := len(tokens) - len(self._cached)) > max(self.native.chunk, rows):
             start = len(self._cached)
             self._decode(tokens[start : start + min(self.native.chunk, left - rows)], rows=0)
-        self._decode(tokens[len(self._cached) :], rows)
+        if len(self._cached) < len(tokens):
+            self._decode(tokens[len(self._cached) :], rows)
         return missing
 
     def _decode(self, tokens: list[int], rows: int) -> None:
@@ -224,6 +299,7 @@ class LlamaContext(LlamaSequence):
         model: where the weights are.
         cancel: stops prefill and passes when set.
         options: how to make the context; the model's own by default.
+        encoder: of pictures and sounds.
 
     Raises:
         ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
@@ -234,10 +310,11 @@ class LlamaContext(LlamaSequence):
         model: LlamaModel,
         cancel: CancelFlag | None = None,
         options: LoadOptions | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         options = model.options if options is None else options
         cancel = CancelFlag() if cancel is None else cancel
-        super().__init__(NativeContext(model, cancel, options, options.max_rows))
+        super().__init__(NativeContext(model, cancel, options, options.max_rows, encoder=encoder))
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""

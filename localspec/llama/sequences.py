@@ -11,6 +11,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits, Pass
 from localspec.errors import PassFailed
 from localspec.llama.batch import Part
+from localspec.llama.encoder import Encoder
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaSequence
@@ -33,6 +34,7 @@ class LlamaSequences:
             keys and values carry the width that computed them, which may be another than here.
         branches: most branches of a pass that a lone sequence is to be ready for.
         pass_s: seconds that a pass of a prompt may take; see `NativeContext`.
+        encoder: of pictures and sounds.
 
     Attributes:
         native: makes the passes.
@@ -54,9 +56,10 @@ class LlamaSequences:
         sharing: bool = True,
         branches: int = 0,
         pass_s: float | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         rows = max(most_rows, options.max_rows)
-        self.native = NativeContext(model, cancel, options, rows, count, branches, pass_s)
+        self.native = NativeContext(model, cancel, options, rows, count, branches, pass_s, encoder)
         family: list[_Sibling] = []
         family += [_Sibling(self.native, number, family) for number in range(count)]
         self._family = family
@@ -90,9 +93,9 @@ class LlamaSequences:
         requests = request.tokens[: len(request.tokens) - request.rows]
         return len(request.tokens) - LlamaSequence.common_prefix(self._family[slot], requests)
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
-        """Evaluate the next `count` tokens of a request, without rows; see `LlamaSequence.evaluate`."""
-        self._family[slot].evaluate(request.tokens, request.rows, count)
+    def evaluate(self, slot: int, request: Pass, count: int) -> int:
+        """Evaluate the next tokens of a request, without rows, and return how many; see `LlamaSequence.evaluate`."""
+        return self._family[slot].evaluate(request.tokens, request.rows, count)
 
     def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the logits of passes of several sequences, in this order, made in one native call.
@@ -128,6 +131,7 @@ class LlamaSequences:
     def _part(self, slot: int, request: Pass) -> Part:
         sequence, tokens = self._family[slot], list(request.tokens)
         sequence.reuse(tokens, request.rows)
+        sequence.evaluate_media(tokens, request.rows)
         return sequence.part(tokens[sequence.n_cached :], request.rows, request.branches)
 
     def close_ranks(self, running: Collection[int]) -> None:
@@ -179,8 +183,8 @@ class _Sibling(LlamaSequence):
         donor = self._known(tokens)[1]
         if donor is not None:
             self.native.copy(donor.number, self.number)
-            self._cached = list(donor.cached)
-            self.in_chunks = donor.in_chunks
+            self._cached, self.skipped = list(donor.cached), donor.skipped
+            self.in_chunks, self.run_end = donor.in_chunks, donor.run_end
         LlamaSequence.reuse(self, tokens, rows)
 
     def _known(self, tokens: Sequence[int]) -> tuple[int, "_Sibling | None"]:

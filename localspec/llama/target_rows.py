@@ -41,9 +41,9 @@ class TargetRows:
             rows: of its tokens.
             before: returns the text before the part, from a place on.
         """
-        place = part.n_past - self.begin
+        place = part.place - self.begin
         if not 0 <= place <= len(self._tokens) or self._tokens[:place] != before(self.begin):
-            self.begin, place = part.n_past, 0
+            self.begin, place = part.place, 0
         del self._tokens[place:], self._rows[place:]
         self._tokens += part.tokens
         self._rows += [row.copy() for row in rows]  # a view would keep all rows of the pass

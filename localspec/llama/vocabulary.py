@@ -28,6 +28,8 @@ class Vocabulary:
         self.n_vocab: int = native.llama_vocab_n_tokens(handle)
         self.bos_id = _id_or_none(native.llama_vocab_bos(handle))
         self.eos_id = _id_or_none(native.llama_vocab_eos(handle))
+        # What a model without an encoder reads in place of a picture.
+        self.placeholder = max(0, native.llama_vocab_nl(handle))
         self.add_bos = bool(native.llama_vocab_get_add_bos(handle))
         # One walk over the vocabulary, at load: each id needs a native call, 152k of them 40 ms.
         attributes = native.llama_vocab_get_attr

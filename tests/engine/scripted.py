@@ -193,10 +193,11 @@ class ScriptedSequences:
         cached = self.views[slot].common_prefix(request.tokens)
         return max(request.rows, len(request.tokens) - cached)
 
-    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+    def evaluate(self, slot: int, request: Pass, count: int) -> int:
         wait(self.chunk_s, self.cancel)
         self._rest({self.views[slot].n_cached})
         self.views[slot].evaluate(request.tokens, request.rows, count)
+        return count
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
         wait(self.pass_s, self.cancel)

@@ -31,6 +31,7 @@ class ToyNative:
         self.table, self.n_ctx, self.n_batch, self.max_rows = table, n_ctx, n_batch, max_rows
         self.chunk, self.n_vocab = n_batch, table.n_vocab
         self.model: Any = None
+        self.encoder: Any = None
         self.can_truncate, self.n_snapshots, self.most_branches = True, 0, 0
         self._last_width, self._removed = [0] * count, [False] * count
         self.flag = CancelFlag()
