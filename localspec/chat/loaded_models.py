@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
@@ -57,7 +57,7 @@ class LoadedModels:
         grammar: makes the automata over the target's ids that replies ask for; None where none can be made.
         fim: the target's tokens for filling in the middle, see `infill_tokens`; empty where it cannot.
         media: turns pictures and sounds into tokens; None where the target reads text only.
-        with_senses: names of models that take them, by the kind of part; empty where none is known.
+        model_for: names one that takes the other kinds of parts; None where none is known.
     """
 
     targets: Sequences
@@ -73,7 +73,7 @@ class LoadedModels:
     grammar: "Grammars | None" = None
     fim: Mapping[str, int] = field(default_factory=dict)
     media: MediaEncoder | None = None
-    with_senses: Mapping[str, str] = field(default_factory=dict)
+    model_for: Callable[[Literal["image", "audio"]], str | None] = lambda _kind: None
 
     @property
     def target(self) -> SequenceView:
@@ -108,9 +108,9 @@ class LoadedModels:
         media, (things, verb) = self.media, _SENSES[part.kind]
         if media is not None and (media.sees if part.kind == "image" else media.hears):
             return media.tokens(part)
-        others = self.with_senses.get(part.kind)
+        other = self.model_for(part.kind)
         why = "reads text only" if media is None else f"takes no {things}"
-        such_as = f", such as {others}" if others else ""
+        such_as = f", such as {other}" if other else ""
         raise UsageError(f"{self.target_name} {why}: attach {things} with one that {verb}{such_as}")
 
     def by_role(self) -> dict[Role, Sequences]:
