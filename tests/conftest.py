@@ -6,9 +6,10 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -98,6 +99,22 @@ def _starts_processes(module: ModuleType) -> bool:
 def smollm2_path() -> Path:
     """The file of SmolLM2-135M, fetched on first use."""
     return pull("smollm2-135m")[0]
+
+
+@pytest.fixture(scope="session")
+def seeing_models(smollm2_path: Path) -> Iterator[Callable[[str], tuple[Path, Path]]]:
+    """What returns SmolLM2 and a small encoder of a kind."""
+    # Not above: what lab asserts is rewritten only where it was not imported before.
+    from lab.synthetic.encoders import seeing_target, write_encoder  # noqa: PLC0415
+
+    with TemporaryDirectory() as folder:
+
+        @cache
+        def models(kind: str) -> tuple[Path, Path]:
+            target = seeing_target(smollm2_path, Path(folder), mrope=kind == "grid")
+            return target, write_encoder(kind, target, Path(folder, f"{kind}.gguf"))
+
+        yield models
 
 
 @pytest.fixture(scope="session")

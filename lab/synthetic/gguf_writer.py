@@ -37,7 +37,7 @@ def write_gguf(
     Args:
         file: empty, open for writing.
         version: 2 or 3.
-        values: by key, type and content as they are encoded; see `text` and `number`.
+        values: by key, type and content as they are encoded; see `encoded`.
         tensors: in the order in which they are to lie.
         alignment: a power of two, as the values say or 32.
     """
@@ -120,14 +120,20 @@ def zeros(placed: Placed) -> Iterator[bytes]:
         yield bytes(min(CHUNK_BYTES, placed.size_bytes - start))
 
 
-def text(value: str) -> bytes:
-    """Return a text as it is encoded, its type first."""
-    return struct.pack("<I", 8) + _string(value.encode())
-
-
-def number(value: int) -> bytes:
-    """Return an unsigned 32-bit integer as it is encoded, its type first."""
-    return struct.pack("<II", 4, value)
+def encoded(value: str | float | Sequence[float]) -> bytes:
+    """Return a value as it is encoded, its type first; whole numbers are unsigned of 32 bits, those in a sequence signed."""
+    match value:
+        case str():
+            return struct.pack("<I", 8) + _string(value.encode())
+        case bool():
+            return struct.pack("<I?", 7, value)
+        case int():
+            return struct.pack("<II", 4, value)
+        case float():
+            return struct.pack("<If", 6, value)
+        case _:
+            kind, letter = (6, "f") if isinstance(value[0], float) else (5, "i")
+            return struct.pack(f"<IIQ{len(value)}{letter}", 9, kind, len(value), *value)
 
 
 def _string(encoded: bytes) -> bytes:

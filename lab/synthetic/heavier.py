@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from lab.synthetic.gguf_layout import GgufLayout, read_layout
-from lab.synthetic.gguf_writer import NewTensor, copied, number, text, write_model, zeros
+from lab.synthetic.gguf_writer import NewTensor, copied, encoded, write_model, zeros
 from localspec.errors import ModelFileError, UsageError
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.gguf_encoding import Reader
@@ -88,9 +88,9 @@ def _values(layout: GgufLayout, architecture: str, n_layers: int, times: int) ->
         key: _by_layer(value, n_layers, times) if key.startswith(f"{architecture}.") else value
         for key, value in layout.values.items()
     }
-    name = Reader(memoryview(layout.values.get("general.name", text("model")))).value()
-    values["general.name"] = text(f"{name} (synthetic {times}x)")
-    values[f"{architecture}.block_count"] = number(times * n_layers)
+    name = Reader(memoryview(layout.values.get("general.name", encoded("model")))).value()
+    values["general.name"] = encoded(f"{name} (synthetic {times}x)")
+    values[f"{architecture}.block_count"] = encoded(times * n_layers)
     return values
 
 

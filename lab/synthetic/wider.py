@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from lab.synthetic.gguf_layout import GgufLayout, Placed, read_layout
-from lab.synthetic.gguf_writer import NewTensor, number, text, write_model
+from lab.synthetic.gguf_writer import NewTensor, encoded, write_model
 from localspec.errors import ModelFileError, UsageError
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.gguf_encoding import Reader
@@ -65,12 +65,12 @@ def _values(header: GgufHeader, layout: GgufLayout, times: int) -> dict[str, byt
     for key in _WIDER:
         size = header.number(f"llama.{key}")
         if size is not None:
-            values[f"llama.{key}"] = number(times * size)
+            values[f"llama.{key}"] = encoded(times * size)
     # The mean of squares is over more channels, of which the new ones hold zeros.
     (kind, epsilon) = struct.unpack("<If", values[f"llama.{_EPSILON}"])
     values[f"llama.{_EPSILON}"] = struct.pack("<If", kind, epsilon / times)
-    name = Reader(memoryview(values.get("general.name", text("model")))).value()
-    values["general.name"] = text(f"{name} (synthetic, {times}x as wide)")
+    name = Reader(memoryview(values.get("general.name", encoded("model")))).value()
+    values["general.name"] = encoded(f"{name} (synthetic, {times}x as wide)")
     return values
 
 

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from lab.planted import FORMATS, planted
 from localspec.chat.events import (
     CallBegun,
     CallDelta,
@@ -29,6 +28,7 @@ from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
 from tests.chat.test_assistant import END, assistant
 from tests.chat.toy_tokenizer import spelled
+from tests.support.secrets import FORMATS, planted
 
 USUAL = usual_gate()
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"

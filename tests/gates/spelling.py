@@ -11,7 +11,6 @@ from random import Random
 
 import msgspec
 
-from lab.planted import FORMATS, Planted, planted
 from localspec.chat.events import Event, Finished, Reply, RoundDone, Text
 from localspec.chat.gated import GatedReply, gate_of
 from localspec.chat.request import Request
@@ -19,6 +18,7 @@ from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.engine.link import Link, ServerLink
 from localspec.engine.protocol import COMMANDS, Count, Counted, Notice, Ready, ReplyEvents, encode
 from localspec.messages import Message
+from tests.support.secrets import FORMATS, Planted, planted
 
 _N_CTX = 1 << 20
 _WINDOW = 8

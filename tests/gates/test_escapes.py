@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.planted import FORMATS, Planted, planted
 from localspec.gates.gate import gate_of_toml, usual_gate
 from localspec.gates.patterns import MAX_MATCH
 from tests.chat.cutting import cut
 from tests.examples import LONG, examples
 from tests.gates.spelling import leaked
 from tests.gates.streaming import streamed
+from tests.support.secrets import FORMATS, Planted, planted
 
 INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 SEPARATORS = ("\n", "\t", "\r\n", "é", '"', "\\", " ", "x\n", "1\b")

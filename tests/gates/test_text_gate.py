@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.planted import FORMATS, Planted, planted
 from localspec.errors import UsageError
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.gates.patterns import PLAIN, RuleSet, _scoped, require_longest
@@ -17,6 +16,7 @@ from localspec.gates.text_gate import Finding, Stretch
 from tests.chat.cutting import cut
 from tests.examples import LONG, examples
 from tests.gates.streaming import streamed
+from tests.support.secrets import FORMATS, Planted, planted
 
 SHOWS_HEAD = {each.name for each in RULES if each.shows_head}
 LONGEST = 3 + 512 + 4 + 8

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from lab.planted import FORMATS
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
 from localspec.chat.request import Request
@@ -32,6 +31,7 @@ from tests.batch.toy import run as run_batch
 from tests.examples import LONG
 from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
 from tests.serve.serving import served
+from tests.support.secrets import FORMATS
 from tests.telemetry.talking import PAIR, drafted, first
 from tests.tui.test_gate import on_disk
 

@@ -6,7 +6,7 @@ import llama_cpp.llama_cpp as native
 import pytest
 
 from lab.synthetic.gguf_layout import read_layout
-from lab.synthetic.gguf_writer import NewTensor, copied, number, text, write_gguf
+from lab.synthetic.gguf_writer import NewTensor, copied, encoded, write_gguf
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError, UsageError
 from localspec.llama import model as model_module
@@ -34,7 +34,7 @@ def test_a_refused_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         LlamaModel(path, LoadOptions())
     source, path = write(tmp_path / "tiny.gguf"), tmp_path / "mute.gguf"
     layout, n_vocab = read_layout(source), read_header(source).tokenizer.n_vocab
-    sizes = {"tokenizer.ggml.model": text("no_vocab"), "llama.vocab_size": number(n_vocab)}
+    sizes = {"tokenizer.ggml.model": encoded("no_vocab"), "llama.vocab_size": encoded(n_vocab)}
     values = {**layout.values, **sizes}
     with source.open("rb") as original, path.open("wb") as file:
         tensors = [NewTensor(each.name, each, copied(original, each)) for each in layout.tensors]
