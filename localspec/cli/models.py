@@ -325,13 +325,13 @@ def _what_stays(item: Item, removal: Removal) -> str:
 @click.option("--name", help="The new name; required for a MODEL. Default: the file's name.")
 @click.option("--copy", is_flag=True, help="Copy the file instead of pointing to it.")
 def import_(model: str | None, name: str | None, copy: bool) -> None:
-    """Name a GGUF file, or give a model another name, for use in every command.
+    """Name a GGUF file, or the one in a folder, or give a model another name, for use in every command.
 
     \b
         localspec import ~/models/my-7b.gguf --name mine
         localspec import qwen3-4b --name fast
 
-    A file is checked first. Without arguments, lists the other names of models; `localspec rm fast`
+    A file is checked first; an mmproj file beside it, which lets it see or hear, comes along. Without arguments, lists the other names of models; `localspec rm fast`
     removes one that you gave.
     """  # noqa: D301 - click keeps lines behind a \b
     registry = load_registry()

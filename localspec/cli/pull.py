@@ -27,7 +27,7 @@ from localspec.launch.rows import ModelRow, model_rows
 from localspec.launch.worth import why_idle
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.entries import ModelEntry, Purpose
-from localspec.models.pull import Wanted, bytes_to_fetch, fetch, models_of_all, require_room, wanted
+from localspec.models.pull import Wanted, bytes_to_fetch, fetch, files_of_all, require_room, wanted
 from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
 from localspec.models.registry import load_registry
 from localspec.models.repository import model_header
@@ -82,7 +82,7 @@ def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None
         if not pulling.quiet:
             preview.before(ask=not pulling.yes)
         with ProgressLine(enabled=not pulling.quiet) as line:
-            paths = fetch(models_of_all(downloads), offline=launch.offline, progress=line.download)
+            paths = fetch(files_of_all(downloads), offline=launch.offline, progress=line.download)
         if not pulling.quiet:
             preview.after()
     for path in paths:
@@ -122,14 +122,14 @@ class Preview:
             ModelUnavailable: the disk has no room.
             click.Abort: the answer was no.
         """
-        to_fetch = self._to_fetch(models_of_all(self._downloads), require=True)
+        to_fetch = self._to_fetch(files_of_all(self._downloads), require=True)
         if workers := ", ".join(self._launch.workers):
             self._notify(
                 f"how much memory is free on {workers} is known only when the model is loaded"
             )
         reads_headers = not self._launch.offline
         for each in [*self._waiting]:
-            missing = self._to_fetch(each.models)
+            missing = self._to_fetch(each.files)
             if missing and (missing < READ_AHEAD_BYTES or not reads_headers):
                 continue
             try:

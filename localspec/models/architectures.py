@@ -99,6 +99,8 @@ def why_no_target(header: "GgufHeader") -> str | None:
         return (
             "makes vectors of texts, and writes none: name it with `localspec index add --vectors`"
         )
+    if header.architecture == "clip":
+        return "holds encoders of images or audio: give the model that they are for as the target, and this file as --mmproj"
     held = _WITH_A_TARGET.get(header.architecture or "")
     if held is None:
         return None

@@ -33,6 +33,7 @@ HEADS = {
 """Kinds of heads in words."""
 
 Purpose = Literal["chat", "code"]
+Medium = Literal["image", "audio"]
 HeadsKind = Literal["mtp", "assistant", "eagle3", "dflash"]
 Name = Annotated[str, Meta(pattern=rf"\A(?:{NAME})\Z")]
 Repo = Annotated[str, Meta(pattern=rf"\A(?:{REPO})\Z")]
@@ -247,6 +248,9 @@ class ModelEntry(ModelFacts, frozen=True):
         pin: when and where size and sha256 were learnt, if no registry has them.
         origin: where the file was, or the first of several, when the user imported it; or what it was made of here.
         tailored: the pair that it was made for; None of other models.
+        mmproj: the file with its encoders, an entry of its own, which is without a source where it is to be looked for in
+            the model's repository; None of a model that reads text alone.
+        takes: of such a file, what it encodes; empty where that is still to be read in it.
     """
 
     name: Phrase = ""
@@ -259,11 +263,18 @@ class ModelEntry(ModelFacts, frozen=True):
     pin: Pin | None = None
     origin: Phrase | None = None
     tailored: TailoredFor | None = None
+    mmproj: "ModelEntry | None" = None
+    takes: tuple[Medium, ...] = ()
 
     @property
     def is_known(self) -> bool:
         """Whether it is known what its bytes have to be."""
         return self.sha256 != "" and self.size_bytes > 0
+
+    @property
+    def needs_mmproj(self) -> bool:
+        """Whether it has an mmproj file of which size or sha256 are still to be learnt."""
+        return self.mmproj is not None and not self.mmproj.is_known
 
     @property
     def writes(self) -> bool:
@@ -286,6 +297,11 @@ class ModelEntry(ModelFacts, frozen=True):
         if self.active is None or self.params is None:
             return self.size_bytes
         return round(self.size_bytes * parameters(self.active) / parameters(self.params))
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Size of all files that are loaded."""
+        return self.size_bytes + (self.mmproj.size_bytes if self.mmproj else 0)
 
     @property
     def hub(self) -> HubSource | None:
@@ -331,6 +347,12 @@ def parameters(label: str) -> float:
 def shards_of(entry: ModelEntry) -> tuple[ModelEntry, ...]:
     """Return the files that a model consists of, itself where it is one file."""
     return entry.shards or (entry,)
+
+
+def files_of(entry: ModelEntry) -> tuple[ModelEntry, ...]:
+    """Return the known files of a model: those that it consists of, and its mmproj."""
+    known = () if entry.mmproj is None or entry.needs_mmproj else (entry.mmproj,)
+    return (*shards_of(entry), *known)
 
 
 def of_shards(name: str, shards: Sequence[ModelEntry]) -> ModelEntry:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from localspec.errors import ModelUnavailable
 from localspec.models.architectures import how_it_drafts
-from localspec.models.entries import SHA256, HubName, ModelEntry, shards_of
+from localspec.models.entries import SHA256, HubName, ModelEntry, files_of, shards_of
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.ledger import IMPORTS, PINS, TAILORED, pin_name
 from localspec.models.names import look_up, models_of, resolve
@@ -45,6 +45,7 @@ class Item:
             `unfinished` for a download that was cut; `gone` for an import whose file is gone.
         path: the file; None unless it is whole.
         here_bytes: how much of it is here.
+        mmproj_bytes: how much of its mmproj file is here.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Item:
     where: Where
     path: Path | None
     here_bytes: int
+    mmproj_bytes: int = 0
 
     @property
     def imported(self) -> bool:
@@ -64,22 +66,31 @@ def inventory(registry: Registry, store: Store) -> list[Item]:
     items = []
     for entry in registry.models.values():
         path, begun = store.path_of(entry), store.partial_bytes(entry)
+        mmproj = _mmproj_bytes(entry, store)
         if path is not None:
-            items.append(Item(entry.name, entry, where(path), path, entry.size_bytes))
+            items.append(Item(entry.name, entry, where(path), path, entry.size_bytes, mmproj))
         elif begun:
-            items.append(Item(entry.name, entry, "unfinished", None, begun))
+            items.append(Item(entry.name, entry, "unfinished", None, begun, mmproj))
     for entry in IMPORTS.load(store.root).values():
-        path = store.path_of(entry)
+        path, mmproj = store.path_of(entry), _mmproj_bytes(entry, store)
         place = "gone" if path is None else where(path)
-        items.append(Item(entry.name, entry, place, path, entry.size_bytes if path else 0))
-    entries = [*registry.models.values(), *(item.entry for item in items)]
-    known = {shard.sha256 for entry in entries for shard in shards_of(entry)}
+        here = 0 if path is None else entry.size_bytes
+        items.append(Item(entry.name, entry, place, path, here, mmproj))
+    known = {shard.sha256 for entry in registry.models.values() for shard in shards_of(entry)}
+    known |= {file.sha256 for item in items for file in files_of(item.entry)}
     for path in (store.root / "blobs").glob("*"):
         if path.name not in known and re.fullmatch(SHA256, path.name) and path.is_file():
             name = f"sha256:{path.name[:_NAME_DIGITS]}"
             entry = ModelEntry(name, path.stat().st_size, path.name)
             items.append(Item(name, entry, where(path), path, entry.size_bytes))
     return sorted(items, key=lambda item: item.name)
+
+
+def _mmproj_bytes(entry: ModelEntry, store: Store) -> int:
+    """Return how much of a model's mmproj file is here."""
+    if entry.mmproj is None or store.path_of(entry.mmproj) is None:
+        return store.partial_bytes(entry.mmproj) if entry.mmproj else 0
+    return entry.mmproj.size_bytes
 
 
 def where(path: Path) -> Where:
@@ -170,7 +181,13 @@ class Removal:
             for shard in item.entry.shards
             if shard.sha256 in self.shared
         )
-        return max(sum(item.here_bytes for item in going.values()) - stay, 0)
+        mmproj = {
+            item.entry.mmproj.sha256: item.mmproj_bytes
+            for item in ours
+            if item.entry.mmproj and item.entry.mmproj.sha256 not in self.shared
+        }
+        here = sum(item.here_bytes for item in going.values())
+        return max(here - stay, 0) + sum(mmproj.values())
 
 
 def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Removal:
@@ -200,16 +217,16 @@ def remove(removal: Removal, store: Store) -> int:
             TAILORED.remove(store.root, item.name)
         if item.entry.shards and item.entry.sha256 not in removal.shared:
             store.unlink_shards(item.entry)
-        for shard in shards_of(item.entry):
-            if shard.sha256 not in removal.shared:
-                freed += store.forget_partial(shard) + store.remove(shard)
+        for file in files_of(item.entry):
+            if file.sha256 not in removal.shared:
+                freed += store.forget_partial(file) + store.remove(file)
         if item.entry.pin is not None:
             PINS.remove(store.root, pin_name(item.entry))
     return freed
 
 
 def _digests(item: Item) -> set[str]:
-    return {item.entry.sha256, *(shard.sha256 for shard in shards_of(item.entry))}
+    return {item.entry.sha256, *(file.sha256 for file in files_of(item.entry))}
 
 
 def _items_of(name: str, here: Sequence[Item], registry: Registry) -> list[Item]:

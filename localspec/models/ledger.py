@@ -61,7 +61,8 @@ class ModelLedger:
                 if not _NAME.fullmatch(name):
                     raise key_error(self.file, "is not a usable name", "models", name)
                 entry = convert(table, ModelEntry, self.file, "models", name)
-                if not all(each.is_known for each in (entry, *entry.shards)):
+                files = (entry, *entry.shards, *((entry.mmproj,) if entry.mmproj else ()))
+                if not all(each.is_known for each in files):
                     raise key_error(self.file, "lacks a size or a sha256", "models", name)
                 models[name] = replace(entry, name=name)
         except FileNotFoundError:
@@ -127,14 +128,17 @@ def with_pins(models: Mapping[str, ModelEntry], root: Path) -> dict[str, ModelEn
     for name, entry in models.items():
         pinned = pins.get(entry.full_name)
         same = pinned is not None and _wanted(entry) == _wanted(pinned)
-        completed[name] = (
-            with_bytes_of(entry, pinned) if pinned and same and not entry.is_known else entry
-        )
+        completed[name] = with_bytes_of(entry, pinned) if pinned and same else entry
     return {**completed, **{name: entry for name, entry in pins.items() if "/" in name}}
 
 
 def with_bytes_of(entry: ModelEntry, learnt: ModelEntry) -> ModelEntry:
-    """Return a registry's entry with the bytes, and the commit, of what was learnt of it."""
+    """Return a registry's entry with the bytes, and the commit, of what was learnt of it that the registry does not say."""
+    if learnt.mmproj is not None and entry.mmproj is not None and not entry.mmproj.is_known:
+        mmproj = replace(learnt.mmproj, takes=entry.mmproj.takes)
+        entry = replace(entry, mmproj=mmproj, pin=learnt.pin)
+    if entry.is_known:
+        return entry
     others = [source for source in entry.sources if not isinstance(source, HubSource)]
     hub = [source for source in learnt.sources if isinstance(source, HubSource)]
     return replace(

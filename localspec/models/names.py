@@ -10,10 +10,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.entries import HubName, ModelEntry, of_shards, shards_of
-from localspec.models.gguf import model_files
+from localspec.display import notice
+from localspec.errors import LocalspecError, ModelUnavailable, UsageError
+from localspec.models.entries import HubName, ModelEntry, files_of, of_shards
+from localspec.models.file_names import models_in
+from localspec.models.gguf import model_files, read_header
 from localspec.models.ledger import IMPORTS
+from localspec.models.mmproj import beside, encoded, why_no_mmproj
 from localspec.models.registry import Registry, name_list
 from localspec.models.store import Store, sha256_of
 from localspec.storage.files import private_directory
@@ -150,6 +153,7 @@ def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubName
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}")
+_LISTED = 8
 
 
 def is_name(text: str, registry: Registry) -> bool:
@@ -157,13 +161,57 @@ def is_name(text: str, registry: Registry) -> bool:
     return registry.knows(text) or text in IMPORTS.load(data_dir())
 
 
+def _model_in(folder: Path) -> Path:
+    """Return the file to open of the only model in a folder.
+
+    Raises:
+        ModelUnavailable: there are several, or none.
+    """
+    names = models_in(each.name for each in folder.iterdir())
+    if len(names) != 1:
+        listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+        what = f"several models: give one of {listed}" if names else "no .gguf file of a model"
+        raise ModelUnavailable(f"{shown(folder)} has {what}")
+    return folder / names[0]
+
+
+def _mmproj_beside(name: str, file: Path) -> tuple[ModelEntry, Path] | None:
+    """Return the entry of the mmproj file beside a model, and the file; None, with a notice, where it does not fit."""
+    path = beside(file)
+    if path is None:
+        return None
+    try:
+        header = read_header(path)
+        why = why_no_mmproj(read_header(file), header)
+    except LocalspecError as error:
+        why = f"cannot be used: {error}"
+    if why is not None:
+        notice(f"{name} is imported without {path.name}, which {why}")
+        return None
+    path, media = path.resolve(), encoded(header)
+    size, sha256 = path.stat().st_size, sha256_of(path)
+    return ModelEntry(f"{name} mmproj", size, sha256, takes=media), path
+
+
+def _import_name(file: Path, name: str | None) -> str:
+    """Return the name of an import, made of the file's where the user gives none; raises UsageError if it cannot be one."""
+    if name is None:
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem.removesuffix(".gguf"))
+        name = stem.strip("._-").lower()[:80] or "imported"
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name[:80]!r} cannot be a name: use letters, digits and . _ : -, at most 80 of them"
+        )
+    return name
+
+
 def import_file(
     file: Path, name: str | None, registry: Registry, store: Store, *, copy: bool = False
 ) -> ModelEntry:
-    """Give a GGUF file a name, and let the store point to it or hold a copy.
+    """Give a GGUF file a name, and let the store point to it or hold a copy; the same of its mmproj file, if it has one.
 
     Args:
-        file: the file; its header is checked first.
+        file: the file, or a folder with one model; its header is checked first.
         name: what to call it; None makes a name of the file's.
         registry: its names are taken, but for files with the very bytes that it promises.
         store: takes it in.
@@ -175,19 +223,17 @@ def import_file(
         UsageError: the name cannot be used or is taken.
         OSError: the store does not take it.
     """
+    file = _model_in(file) if file.is_dir() else file
     files = [each.resolve() for each in model_files(file)]
-    if name is None:
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem.removesuffix(".gguf"))
-        name = stem.strip("._-").lower()[:80] or "imported"
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name[:80]!r} cannot be a name: use letters, digits and . _ : -, at most 80 of them"
-        )
+    name = _import_name(file, name)
     parts = [
         ModelEntry(f"{name} shard {number} of {len(files)}", each.stat().st_size, sha256_of(each))
         for number, each in enumerate(files, 1)
     ]
-    imported = replace(of_shards(name, parts), origin=shown(files[0]))
+    mmproj = _mmproj_beside(name, file)
+    if mmproj is not None:
+        files.append(mmproj[1])
+    imported = replace(of_shards(name, parts), origin=shown(files[0]), mmproj=mmproj and mmproj[0])
     private_directory(store.root)
     with locked(store.root):
         known = IMPORTS.load(store.root)
@@ -198,7 +244,7 @@ def import_file(
             raise UsageError(
                 f"the name {name} is taken by another model: give another one with --name"
             )
-        for shard, each in zip(shards_of(imported), files, strict=True):
+        for shard, each in zip(files_of(imported), files, strict=True):
             if copy:
                 store.copy(shard, each)
             elif store.path_of(shard) is None:

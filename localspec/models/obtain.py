@@ -110,9 +110,10 @@ def _obtain_file(entry: ModelEntry, store: Store, offline: bool, progress: Repor
                 raise
             reasons.append(f"{label}: {getattr(error, 'strerror', None) or error}")
     advice = "once online, run" if offline else "to try again, run"
-    advice += f" `localspec pull {entry.name}`, or give the path of a .gguf file"
+    name = entry.name.partition(" ")[0]  # of a shard or an mmproj file, the model's
+    advice += f" `localspec pull {name}`, or give the path of a .gguf file"
     if entry.pin is not None:
-        advice += f"; its size and sha256 were pinned on {entry.pin.date}: `localspec rm {entry.name}` removes the pin"
+        advice += f"; its size and sha256 were pinned on {entry.pin.date}: `localspec rm {name}` removes the pin"
     raise kind(
         f"{entry.name} ({size_text(entry.size_bytes)}) could not be downloaded "
         f"({'; '.join(reasons)}): {advice}"
@@ -143,8 +144,8 @@ def from_mirror(
     mirror: str, entry: ModelEntry, store: Store, offline: bool, report: OnBytes
 ) -> Path:
     """Deliver a file that a folder has, or a web server if the mirror begins with http:// or https://; see `Source`."""
-    hub, own = entry.hub, f"{entry.name.replace(':', '-')}.gguf"
-    names = [hub.file, f"{hub.repo}/{hub.file}", own] if hub else [own]
+    hub, own = entry.hub, f"{re.sub('[: ]', '-', entry.name)}.gguf"
+    names = [f"{hub.repo}/{hub.file}", hub.file, own] if hub else [own]
     if mirror.startswith(("http://", "https://")):
         if offline:
             raise SourceFailedError("not tried, offline")

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from localspec.display import notice
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry, shards_of
 from localspec.models.hub import in_hub_cache
@@ -35,6 +38,12 @@ class Wanted:
         """The target, and the draft model if there is one."""
         return (self.target,) if self.draft_model is None else (self.target, self.draft_model)
 
+    @property
+    def files(self) -> tuple[ModelEntry | Path, ...]:
+        """The models, and the target's mmproj file if it is known."""
+        mmproj = self.target.mmproj if isinstance(self.target, ModelEntry) else None
+        return self.models if mmproj is None or not mmproj.is_known else (*self.models, mmproj)
+
 
 def pull(*names: str) -> list[Path]:
     """Fetch pairs and models, and return the verified files; what is here is not fetched again.
@@ -42,7 +51,7 @@ def pull(*names: str) -> list[Path]:
     Raises:
         ModelUnavailable: no such name, or no source delivers it.
     """
-    return fetch(models_of_all(wanted(names)))
+    return fetch(files_of_all(wanted(names)))
 
 
 def wanted(names: Sequence[str], *, offline: bool = False) -> list[Wanted]:
@@ -54,12 +63,29 @@ def wanted(names: Sequence[str], *, offline: bool = False) -> list[Wanted]:
     registry = load_registry()
     # All names first: one that is misspelt should not cost a request to the hub.
     models = [(name, models_of(name, registry)) for name in names]
-    return [Wanted(name, *(learn(each, offline=offline) for each in of)) for name, of in models]
+    return [
+        Wanted(name, *_with_mmproj([learn(each, offline=offline) for each in of], offline=offline))
+        for name, of in models
+    ]
 
 
-def models_of_all(every: Iterable[Wanted]) -> list[ModelEntry | Path]:
-    """Return all models that are wanted, each once, in order."""
-    return list(dict.fromkeys(model for each in every for model in each.models))
+def _with_mmproj(models: list[ModelEntry | Path], *, offline: bool) -> list[ModelEntry | Path]:
+    """Return models with all that is to be known of the target's mmproj file, as far as the hub answers."""
+    target, *others = models
+    if offline or not isinstance(target, ModelEntry) or not target.needs_mmproj:
+        return models
+    from localspec.models.repository import with_mmproj  # noqa: PLC0415 - few entries need a hub
+
+    try:
+        return [with_mmproj(target), *others]
+    except ModelUnavailable as error:  # another source may have the model
+        notice(f"{target.name} will read text only until it is pulled again: {error}")
+        return models
+
+
+def files_of_all(every: Iterable[Wanted]) -> list[ModelEntry | Path]:
+    """Return all files that are wanted, each once, in order."""
+    return list(dict.fromkeys(file for each in every for file in each.files))
 
 
 def fetch(
@@ -84,7 +110,8 @@ def fetch(
 def _pin_all(entries: Iterable[ModelEntry], root: Path) -> None:
     for entry in entries:
         if entry.pin is not None:
-            PINS.add(root, pin_name(entry), entry)
+            known = replace(entry, mmproj=None) if entry.needs_mmproj else entry
+            PINS.add(root, pin_name(entry), known)
 
 
 class _StoppedError(Exception):

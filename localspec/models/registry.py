@@ -21,12 +21,15 @@ from localspec.models.entries import (
     MODEL_NAME,
     NAME,
     PARAMETERS,
+    Day,
     HubName,
     HubSource,
+    Medium,
     ModelEntry,
     ModelFacts,
     Name,
     PairEntry,
+    Phrase,
     Positive,
     Repo,
     Segments,
@@ -234,6 +237,19 @@ class _FileTable(Struct, frozen=True, forbid_unknown_fields=True):
     sha256: Sha256 = ""
 
 
+class _MmprojTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file with the encoders of a model, in its repository unless it has its own; without a name it is looked for there."""
+
+    takes: Annotated[tuple[Medium, ...], Meta(min_length=1)]
+    repo: Repo | None = None
+    file: Segments | None = None
+    revision: Name | None = None
+    size_bytes: Positive = 0
+    sha256: Sha256 = ""
+    source: Phrase = ""
+    date: Day | None = None
+
+
 class _ModelTable(ModelFacts, frozen=True, kw_only=True):
     """A model as a registry's file describes it."""
 
@@ -245,6 +261,7 @@ class _ModelTable(ModelFacts, frozen=True, kw_only=True):
     files: tuple[_FileTable, ...] | None = None
     sources: tuple[WheelSource, ...] = ()
     sampling: dict[str, Any] | None = None
+    mmproj: _MmprojTable | None = None
 
 
 _Alias = Annotated[str, Meta(pattern=rf"\A(?:{MODEL_NAME}|{HUB_NAME})\Z")]
@@ -332,7 +349,27 @@ def _model(key: str, table: object, file: str) -> ModelEntry:
     entry, facts = of_shards(key, shards), {name: getattr(read, name) for name in _FACTS}
     sources, quant = (*entry.sources, *read.sources), key.partition(":")[2]
     answers = tuple(sampling.items())
-    return structs.replace(entry, **facts, sources=sources, sampling=answers, quant=quant)
+    mmproj = None if read.mmproj is None else _mmproj(key, read.mmproj, read)
+    require(mmproj is None or read.repo, "needs the repo of its model", "mmproj")
+    require(mmproj is None or mmproj.sources or not mmproj.sha256, "needs a file", "mmproj")
+    return structs.replace(
+        entry, **facts, sources=sources, sampling=answers, quant=quant, mmproj=mmproj
+    )
+
+
+def _mmproj(key: str, table: _MmprojTable, model: _ModelTable) -> ModelEntry:
+    repo = table.repo or model.repo or ""
+    revision = table.revision or (None if table.repo else model.revision)
+    hub = (HubSource(repo, table.file, revision),) if table.file else ()
+    return ModelEntry(
+        f"{key} mmproj",
+        table.size_bytes,
+        table.sha256,
+        sources=hub,
+        takes=table.takes,
+        source=table.source,
+        date=table.date,
+    )
 
 
 _FACTS = ModelFacts.__struct_fields__

@@ -5,24 +5,23 @@ the first megabytes, which come by HTTP Range, in growing windows, until the who
 header of a file that is here, or half fetched, is read from the disk.
 """
 
-import re
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from localspec.display import notice
 from localspec.errors import IntegrityError, LocalspecError, ModelFileError, ModelUnavailable
 from localspec.models.entries import (
     DEFAULT_QUANT,
-    SEGMENTS,
     HubName,
     ModelEntry,
     Pin,
     of_shards,
     shards_of,
 )
+from localspec.models.file_names import choose_files, mmproj_for, quant_of
 from localspec.models.gguf import GgufHeader, merged, parse_header, read_header, read_model
 from localspec.models.gguf_encoding import CutOffError
 from localspec.models.hub import HubFile, cached_file, files_on_hub
@@ -30,14 +29,6 @@ from localspec.models.ledger import with_bytes_of
 from localspec.models.store import Store
 from localspec.models.transfer import LineCutError, RemoteFile, SourceFailedError
 from localspec.storage.paths import data_dir
-
-_FILE = re.compile(r"(.+?)(?:-(\d{5})-of-(\d{5}))?\.gguf", re.IGNORECASE)
-# Projectors, prediction heads and importance matrices are GGUF files, but no models.
-_NO_MODELS = ("mmproj", "mtp-", "imatrix")
-_QUANT = re.compile(
-    r"(?<![A-Za-z0-9])((?:IQ|Q|TQ)\d[A-Za-z0-9_]*|BF16|F16|F32|MXFP4)", re.IGNORECASE
-)
-_LISTED = 8
 
 
 def of_repository(wanted: HubName) -> ModelEntry:
@@ -50,7 +41,10 @@ def of_repository(wanted: HubName) -> ModelEntry:
     bare = wanted.quant is None and quant != DEFAULT_QUANT
     name = HubName(wanted.repo, None if bare else quant).text
     shards = [replace(file, name=f"{name} {file.name}") for file in chosen]
-    return replace(of_shards(name, shards), quant=quant or "", pin=_today(commit, None))
+    mmproj = mmproj_for(chosen[0].name, [file.name for file in files])
+    beside = next((replace(f, name=f"{name} {f.name}") for f in files if f.name == mmproj), None)
+    entry = of_shards(name, shards)
+    return replace(entry, quant=quant or "", pin=_today(commit, None), mmproj=beside)
 
 
 def of_entry(entry: ModelEntry) -> ModelEntry:
@@ -67,89 +61,52 @@ def of_entry(entry: ModelEntry) -> ModelEntry:
                 f"{entry.name} cannot be learnt: {repo} has no {source.file[:120]} with a sha256 "
                 f"at {revision or 'its main branch'}: fix its entry in models.toml"
             )
-        for what, promised, actual in (
-            ("size", shard.size_bytes, file.size_bytes),
-            ("sha256", shard.sha256, file.sha256),
-        ):
-            if promised and promised != actual:
-                raise IntegrityError(
-                    f"{entry.name}: the hub has a {source.file[:120]} of {what} {actual}, and models.toml "
-                    f"promises {promised}: fix its entry, or name a revision"
-                )
+        _require_promised(entry.name, shard, file)
         shards.append(replace(file, name=shard.name))
     learnt = replace(of_shards(entry.name, shards), pin=_today(commit, revision))
     return with_bytes_of(entry, learnt)
 
 
-def _today(commit: str, revision: str | None) -> Pin:
-    return Pin(datetime.now(UTC).date().isoformat(), commit, revision)
-
-
-def choose_files(
-    name: str, quant: str | None, default_quant: str, files: Sequence[ModelEntry]
-) -> list[ModelEntry]:
-    """Return the file of a quantisation, or all its shards in order.
-
-    Args:
-        name: what the user wrote, for messages.
-        quant: the quantisation, in any case; None takes `default_quant`, or the only model there is.
-        default_quant: what most people mean.
-        files: everything in the repository, named by their paths.
+def with_mmproj(entry: ModelEntry) -> ModelEntry:
+    """Return an entry with size and sha256 of its mmproj file; as it is where its repository has none, with a notice.
 
     Raises:
-        ModelUnavailable: there is no such quantisation, or shards of it are missing.
+        ModelUnavailable: the hub does not answer.
+        IntegrityError: it has another file than the registry promises.
     """
-    models = _models(files)
-    if not models:
-        raise ModelUnavailable(
-            f"{name[:120]} has no GGUF file of a model: choose another repository"
-        )
-    fitting = [stem for stem in models if _is_of(quant or default_quant, stem)]
-    if not fitting and quant is None and len(models) == 1:
-        fitting = list(models)
-    if not fitting:
-        there = sorted(set(filter(None, map(quant_of, models))))
-        listed = ", ".join(there[:_LISTED]) + (", …" if len(there) > _LISTED else "")
-        raise ModelUnavailable(
-            f"{name[:120]} has no {(quant or default_quant)[:40]}: it has {listed or 'other files'}"
-        )
-    # Where several fit, such as Q4_K_M and UD-Q4_K_M, the plainest name is meant.
-    stem = min(fitting, key=lambda each: (len(_last(each)), each))
-    shards = models[stem]
-    count = max(shards)[1]
-    if sorted(number for number, _ in shards) != list(range(1, count + 1)):
-        raise ModelUnavailable(
-            f"{name[:120]} has {len(shards)} of {count} shards of {_last(stem)[:80]}: "
-            "choose another quantisation"
-        )
-    return [shards[key] for key in sorted(shards)]
+    mmproj, model = entry.mmproj, shards_of(entry)[0].hub
+    if mmproj is None or mmproj.is_known or (source := mmproj.hub or model) is None:
+        return entry
+    commit, listed = files_on_hub(entry.name, source.repo, source.revision)
+    name = mmproj.hub.file if mmproj.hub else None
+    by_name = {file.name: file for file in listed}
+    if name not in by_name and model is not None:
+        name = mmproj_for(model.file, list(by_name))
+    if name is None:
+        notice(f"{entry.name} will read text only: {source.repo} has no mmproj file")
+        return entry
+    file = by_name[name]
+    if mmproj.hub is not None and mmproj.hub.file == name:
+        _require_promised(entry.name, mmproj, file)
+    pin = entry.pin or _today(commit, source.revision)
+    learnt = replace(mmproj, size_bytes=file.size_bytes, sha256=file.sha256, sources=file.sources)
+    return replace(entry, mmproj=learnt, pin=pin)
 
 
-def quant_of(path: str) -> str | None:
-    """Return the quantisation in the name of a file, as it is spelt there."""
-    match = _QUANT.search(_last(path))
-    return None if match is None else match[1]
+def _require_promised(name: str, promise: ModelEntry, file: ModelEntry) -> None:
+    for what, promised, actual in (
+        ("size", promise.size_bytes, file.size_bytes),
+        ("sha256", promise.sha256, file.sha256),
+    ):
+        if promised and promised != actual:
+            raise IntegrityError(
+                f"{name}: the hub has a {file.name[:120]} of {what} {actual}, and models.toml "
+                f"promises {promised}: fix its entry, or name a revision"
+            )
 
 
-def _models(files: Sequence[ModelEntry]) -> dict[str, dict[tuple[int, int], ModelEntry]]:
-    """Return shards by (number, count) by the path that they have in common."""
-    models: dict[str, dict[tuple[int, int], ModelEntry]] = {}
-    for file in files:
-        match = _FILE.fullmatch(file.name) if re.fullmatch(SEGMENTS, file.name) else None
-        if match is not None and not _last(file.name).lower().startswith(_NO_MODELS):
-            models.setdefault(match[1], {})[int(match[2] or 1), int(match[3] or 1)] = file
-    return models
-
-
-def _is_of(quant: str, stem: str) -> bool:
-    # `model_Q4_K_M` has a Q4_K_M, and `model-IQ4_XS` has no XS.
-    joined = "" if _QUANT.match(quant) else "_"
-    pattern = rf"(?<![A-Za-z0-9{joined}]){re.escape(quant)}(?![A-Za-z0-9_])"
-    return re.search(pattern, stem, re.IGNORECASE) is not None
-
-
-def _last(path: str) -> str:
-    return PurePosixPath(path).name
+def _today(commit: str, revision: str | None) -> Pin:
+    return Pin(datetime.now(UTC).date().isoformat(), commit, revision)
 
 
 # The largest vocabularies, of 262,144 tokens, make headers of 16 MB. A file with a longer one than the

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable, UsageError
 from localspec.models.entries import ModelEntry, PairEntry
+from localspec.models.file_names import choose_files
 from localspec.models.ledger import IMPORTS
 from localspec.models.names import hub_name, import_file, look_up, resolve
 from localspec.models.registry import Registry, like, load_registry, spelt
-from localspec.models.repository import choose_files
 from localspec.models.store import Store
 from tests.models.gguf_builder import model_file
 from tests.models.sources import entry_for
