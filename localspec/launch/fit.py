@@ -110,9 +110,7 @@ def context_with_room(
     Raises:
         ModelLoadError: the target does not fit, even with the usual one.
     """
-    planned = partial(
-        plan_fit, target, draft_model, heads=heads, encoder_bytes=encoder_bytes
-    )
+    planned = partial(plan_fit, target, draft_model, heads=heads, encoder_bytes=encoder_bytes)
     usual = planned(options, draft_options)
     shape = model_shape(target)
     if usual is None or usual.shrunk or shape is None:

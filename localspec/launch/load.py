@@ -253,11 +253,9 @@ class _Loading:
         # Several sequences were not planned.
         self.notes += unforeseen(plan.uses if parallel == 1 else (), taken)
         runtime = self._assembled(targets, draft_models, costs, longest, parallel, observe)
-        held = held_of(taken, plan, on_gpu=target.on_gpu)
-        if self.encoder is not None:
-            encoders = {name: each.total_bytes for name, each in self.encoder.allocated.items()}
-            held += Held(encoders)
-        return replace(runtime, held=held)
+        encoders = {} if self.encoder is None else self.encoder.allocated
+        held = Held({name: each.total_bytes for name, each in encoders.items()})
+        return replace(runtime, held=held + held_of(taken, plan, on_gpu=target.on_gpu))
 
     def _load_encoder(self, target: LlamaModel) -> None:
         path = self.plan.mmproj

@@ -254,6 +254,15 @@ class EncoderPlan:
     takes: Mapping[str, str] = field(default_factory=dict)
 
 
+def _encoder_bytes(path: Path, target: GgufHeader) -> int:
+    """Return what the encoders of a file take; raises PairMismatch where they are of another target."""
+    mmproj = read_header(path)
+    reason = why_no_mmproj(target, mmproj)
+    if reason is not None:
+        raise PairMismatch(f"{shown(path)} {reason}: give its own file with --mmproj, or off")
+    return encoder_bytes(mmproj)
+
+
 def encoder_of(
     request: LaunchOptions, target: ModelEntry | Path, header: GgufHeader
 ) -> EncoderPlan:
@@ -270,11 +279,7 @@ def encoder_of(
         how = f"{name} without --mmproj off" if path else f"{name} after `localspec pull {name}`"
         return EncoderPlan(takes=dict.fromkeys(takes(target), how))
     try:
-        mmproj = read_header(path)
-        reason = why_no_mmproj(header, mmproj)
-        if reason is not None:
-            raise PairMismatch(f"{shown(path)} {reason}: give its own file with --mmproj, or off")
-        size = encoder_bytes(mmproj)
+        size = _encoder_bytes(path, header)
         if named is None and request.fit:
             plan_fit(header, None, request.target_load, encoder_bytes=size)
     except (ModelFileError, PairMismatch, ModelLoadError) as error:
