@@ -1,6 +1,6 @@
 """Round: one propose and verify cycle, what it confirmed, and what it cost. Values alone: cheap to import."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from operator import add, attrgetter
 
@@ -49,6 +49,18 @@ class Draft:
     alternatives: tuple[tuple[int, ...], ...] = ()
     branches: tuple[int, ...] = ()
     passes: int = 0
+
+    def until(self, count: int) -> "Draft":
+        """Return the draft of the first `count` tokens."""
+        first = slice(count)
+        return replace(
+            self,
+            tokens=self.tokens[first],
+            confidences=self.confidences[first],
+            gaps=self.gaps[first],
+            alternatives=self.alternatives[first],
+            branches=tuple(at for at in self.branches if at < count),
+        )
 
 
 @dataclass(frozen=True, slots=True)

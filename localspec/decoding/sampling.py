@@ -118,7 +118,8 @@ def penalised(
     if not params.penalises:
         return row
     counts = Counter(history[-params.penalty_last_n :])
-    ids = np.array([token for token in counts if token < row.size], dtype=np.int64)
+    # A picture's ids are negative.
+    ids = np.array([token for token in counts if 0 <= token < row.size], dtype=np.int64)
     times = np.array([counts[token] for token in ids.tolist()], dtype=np.float32)
     scores = row[ids]
     repeat = np.float32(params.repeat_penalty)

@@ -16,6 +16,8 @@ def speculative_round(
 ) -> Generator[Pass, Logits, tuple[Draft, Verdict]]:
     """Propose up to `plan.draft_length` tokens to follow `tokens`, and return what became of them."""
     draft = yield from plan.drafter.propose(tokens, plan, chooser)
+    if min(draft.tokens, default=0) < 0:
+        draft = draft.until(next(at for at, token in enumerate(draft.tokens) if token < 0))
     second_choices = [draft.alternatives[at][0] for at in draft.branches]
     drafted, n_past = (*draft.tokens, *second_choices), len(tokens)
     assert len(drafted) <= plan.draft_length, f"{draft.drafter} overshoots"  # noqa: S101

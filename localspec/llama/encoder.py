@@ -45,7 +45,7 @@ _SIZES = ((4096, 4096), (8192, 512), (512, 8192))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chunk:
+class MediaChunk:
     """What goes into a pass for one chunk.
 
     Args:
@@ -77,7 +77,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _File:
+class _MediaFile:
     """What is known of a picture or a sound.
 
     Args:
@@ -144,9 +144,9 @@ class Encoder:
         self._width = int(native.llama_model_n_embd_inp(model.handle))
         self.allocated = self._sizes(options)
         self._turn = threading.RLock()
-        self._files = OrderedDict[str, _File]()
+        self._files = OrderedDict[str, _MediaFile]()
         self._of_chunk: dict[tuple[int, ...], str] = {}
-        self._encoded = OrderedDict[tuple[int, ...], Chunk]()
+        self._encoded = OrderedDict[tuple[int, ...], MediaChunk]()
         self._open: tuple[str, _Chunks] | None = None
         self.most_at_once = self._largest() if self.sees else 0
 
@@ -173,7 +173,7 @@ class Encoder:
             self._files.move_to_end(sha256)
             return list(file.ids)
 
-    def chunk(self, tokens: Sequence[int]) -> Chunk:
+    def chunk(self, tokens: Sequence[int]) -> MediaChunk:
         """Return what goes into a pass for the chunk of these ids.
 
         Raises:
@@ -261,7 +261,7 @@ class Encoder:
             )
         return largest
 
-    def _read(self, part: MediaPart, sha256: str) -> _File:
+    def _read(self, part: MediaPart, sha256: str) -> _MediaFile:
         """Decode a file, and find out what stands for it."""
         chunks = self._decoded(part)
         ids, all_of_them = list[int](), list[tuple[int, ...]]()
@@ -275,7 +275,7 @@ class Encoder:
             all_of_them.append(tuple(its))
             self._of_chunk[all_of_them[-1]] = sha256
         self._open = sha256, chunks
-        return _File(part, ids, tuple(all_of_them))
+        return _MediaFile(part, ids, tuple(all_of_them))
 
     def _forget_files(self) -> None:
         used = sum(len(each.part.data) for each in self._files.values())
@@ -314,7 +314,7 @@ class Encoder:
         finally:
             self._mtmd.mtmd_bitmap_free(bitmap)
 
-    def _encode(self, ids: tuple[int, ...]) -> Chunk:
+    def _encode(self, ids: tuple[int, ...]) -> MediaChunk:
         sha256 = self._of_chunk.get(ids)
         if sha256 is None:
             raise PassFailed("a picture or a sound of this prompt is no longer known: ask again")
@@ -339,7 +339,7 @@ class Encoder:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
+class _MediaPiece:
     """Text or a chunk of a picture or a sound.
 
     Args:
@@ -354,7 +354,7 @@ class _Piece:
     text: list[int]
     tokens: int
     positions: int
-    places: Chunk
+    places: MediaChunk
 
     @property
     def media(self) -> bool:
@@ -389,12 +389,14 @@ class _Chunks:
         count = lib.mtmd_input_chunks_size(pointer)
         self.all = [self._piece(lib.mtmd_input_chunks_get(pointer, at)) for at in range(count)]
 
-    def _piece(self, pointer: int) -> _Piece:
+    def _piece(self, pointer: int) -> _MediaPiece:
         lib, tokens = self._lib, int(self._lib.mtmd_input_chunk_get_n_tokens(pointer))
         nothing = np.empty((0, 0), np.float32)
         if lib.mtmd_input_chunk_get_type(pointer) == lib.MTMD_INPUT_CHUNK_TYPE_TEXT:
             text = lib.mtmd_input_chunk_get_tokens_text(pointer, ctypes.byref(ctypes.c_size_t()))
-            return _Piece(pointer, text[:tokens], tokens, tokens, Chunk(nothing, causal=True))
+            return _MediaPiece(
+                pointer, text[:tokens], tokens, tokens, MediaChunk(nothing, causal=True)
+            )
         positions = int(lib.mtmd_input_chunk_get_n_pos(pointer))
         causal = not lib.mtmd_decode_use_non_causal(self._encoder, pointer)
         places = moves = None
@@ -403,7 +405,9 @@ class _Chunks:
         # A picture's place may also depend on how many there are before it (HunyuanVL).
         if not 0 < positions <= tokens or (moves is not None and not moves[:3].all()):
             raise UsageError(f"{self._name} cannot be shown to this model: its encoder is unknown")
-        return _Piece(pointer, [], tokens, positions, Chunk(nothing, causal, places, moves))
+        return _MediaPiece(
+            pointer, [], tokens, positions, MediaChunk(nothing, causal, places, moves)
+        )
 
     def _places(self, pointer: int, tokens: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return positions of a chunk that begins at 0, and by how much they grow with its beginning."""

@@ -20,7 +20,7 @@ from localspec.errors import ModelLoadError, PassFailed
 from localspec.llama.allocated import allocated
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
-from localspec.llama.encoder import Chunk, Encoder
+from localspec.llama.encoder import Encoder, MediaChunk
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import MOMENTS, SpareCores
@@ -118,8 +118,9 @@ class NativeContext:
         self.allocated = allocated()
         self._adapt(model)
         # llama.cpp cuts the batch to a small context, and rounds the context up.
-        room = int(native.llama_n_batch(handle))
-        self.n_batch = min(room, options.chunk(on_gpu=model.on_gpu))
+        self.n_batch = room = int(native.llama_n_batch(handle))
+        if encoder is not None and encoder.most_at_once:
+            self.n_batch = min(room, options.chunk(on_gpu=model.on_gpu))  # as without pictures
         self.max_rows = min(rows, self.n_batch)
         self._queued = None
         if model.on_gpu:
@@ -302,7 +303,7 @@ class NativeContext:
             return
         self._fail(code, parts)
 
-    def decode_chunk(self, part: Part, chunk: Chunk) -> None:
+    def decode_chunk(self, part: Part, chunk: MediaChunk) -> None:
         """Evaluate a picture, a tile or a piece of sound; raises as `decode` does, and where it is too large for a pass.
 
         Args:

@@ -122,6 +122,8 @@ class TokenMap:
 
     def control(self, token: int) -> tuple[int, ...] | None:
         """Return what a control token of the target's is for the draft model; None of a token that stands for bytes."""
+        if token < 0:
+            return ()  # of a picture
         if self._target.pieces[token]:
             return None
         result = self._controls.get(token)

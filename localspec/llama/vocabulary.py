@@ -129,13 +129,14 @@ class Vocabulary:
         ]
 
     def _read_piece(self, token: int, special: bool) -> bytes:
-        room = 64
-        while True:
+        room = 64 if token >= 0 else 0  # a picture's has no text
+        while room:
             buffer = ctypes.create_string_buffer(room)
             count = native.llama_token_to_piece(self._handle, token, buffer, room, 0, special)
             if count >= 0:
                 return buffer.raw[:count]
             room = -count
+        return b""
 
     def text(self, token: int) -> str:
         """Return the text of a token as its file writes it, control tokens included."""

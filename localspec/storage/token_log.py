@@ -89,7 +89,7 @@ class TokenLog:
         them go on with, the latest is returned. None if four tokens were never said together.
         """
         key = [*text[-_LONGEST:]]
-        if len(key) < _GRAM:
+        if len(key) < _GRAM or min(key[-_GRAM:]) < 0:  # a picture's ids are negative
             return None
         number = zlib.crc32(array("I", key[-_GRAM:]), self._vocabulary)
         matches = list[tuple[int, int, int]]()

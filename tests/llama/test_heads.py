@@ -205,7 +205,7 @@ MTP_BUGS = {
         TargetRows.end, "common_prefix(self._tokens, list(tokens[self.begin :]))", LENGTH
     ),
     "rows at the place where others were rejected": Bug(
-        TargetRows.add, "part.n_past - self.begin", LENGTH
+        TargetRows.add, "part.place - self.begin", LENGTH
     ),
     "the row of another place": Bug(H._before, "start + zeros - 1", "max(0, start + zeros - 2)"),
 }

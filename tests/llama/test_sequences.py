@@ -93,13 +93,13 @@ BUGS = table(
     LlamaSequences.close_ranks
         moved onto one that runs | if -2 | each.number in window
     LlamaSequence.resync
-        a cancelled pass counts as evaluated | call held | None
+        a cancelled pass counts as evaluated | call held | len(self._cached) + len(tokens)
     LlamaSequence.common_prefix
         a stale cell after a sequence is used again: compared by length | if 1 | False
     LlamaSequence.truncate
         a stale cell after a sequence is used again: only the list is cut | call remove | True
     LlamaSequence._reusable
-        snapshots are taken to be of the last pass | compare | removed <= self.native.n_snapshots
+        snapshots are taken to be of the last pass | compare -1 | removed <= self.native.n_snapshots
         a recurrent state is rolled back as a cache is | choice | n_past
     LlamaSequence.evaluate
         a request that shares a pass is evaluated from the start of its chunk | call len | max(0, _ - 1)
