@@ -35,6 +35,7 @@ from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
 
 _RPC = "localspec.llama.rpc"
@@ -278,14 +279,18 @@ def encoder_of(
         name = target.name if isinstance(target, ModelEntry) else header.name
         how = f"{name} without --mmproj off" if path else f"{name} after `localspec pull {name}`"
         return EncoderPlan(takes=dict.fromkeys(takes(target), how))
+    if named is not None:
+        return EncoderPlan(path, _encoder_bytes(path, header))
     try:
         size = _encoder_bytes(path, header)
-        if named is None and request.fit:
-            plan_fit(header, None, request.target_load, encoder_bytes=size)
-    except (ModelFileError, PairMismatch, ModelLoadError) as error:
-        if named is not None:
-            raise
+    except (ModelFileError, PairMismatch) as error:
         return EncoderPlan(notes=(f"{TEXT_ONLY}: {error}",))
+    try:
+        if request.fit:
+            plan_fit(header, None, request.target_load, encoder_bytes=size)
+    except ModelLoadError:
+        why = f"free memory does not hold its encoders of {size_text(size)} as well"
+        return EncoderPlan(notes=(f"{TEXT_ONLY}: {why}",))
     return EncoderPlan(path, size)
 
 
