@@ -2,7 +2,6 @@
 
 import io
 import warnings
-from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from localspec.display import printable_line
@@ -12,26 +11,32 @@ MOST_BYTES = 32 << 20
 """Of one picture or sound."""
 MOST_PIXELS = 64_000_000
 """Of one picture: more are a bomb, or a scan that an encoder would shrink to a thousandth."""
-_BEGINNINGS: Mapping[bytes, Literal["image", "audio"]] = {
-    b"\x89PNG\r\n\x1a\n": "image",
-    b"\xff\xd8\xff": "image",
-    b"GIF8": "image",
-    b"BM": "image",
-    b"fLaC": "audio",
-    b"ID3": "audio",
-    b"\xff\xfb": "audio",
-    b"\xff\xf3": "audio",
-    b"\xff\xf2": "audio",
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"BM": "image/bmp",
+    b"fLaC": "audio/flac",
+    b"ID3": "audio/mpeg",
+    b"\xff\xfb": "audio/mpeg",
+    b"\xff\xf3": "audio/mpeg",
+    b"\xff\xf2": "audio/mpeg",
 }
-_RIFF: Mapping[bytes, Literal["image", "audio"]] = {b"WEBP": "image", b"WAVE": "audio"}
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+
+
+def media_type(data: bytes) -> str:
+    """Return the MIME type of a picture or a sound by its first bytes; empty for everything else."""
+    if data[:4] == b"RIFF":
+        return _RIFF.get(data[8:12], "")
+    return next((kind for first, kind in _BEGINNINGS.items() if data.startswith(first)), "")
 
 
 def media_kind(data: bytes) -> Literal["image", "audio"] | None:
     """Return whether a file is a picture or a sound by its first bytes; None for everything else."""
-    if data[:4] == b"RIFF":
-        return _RIFF.get(data[8:12])
-    return next((kind for first, kind in _BEGINNINGS.items() if data.startswith(first)), None)
+    kind = media_type(data)
+    return "image" if kind.startswith("image/") else "audio" if kind else None
 
 
 def checked_kind(data: bytes, name: str) -> Literal["image", "audio"]:

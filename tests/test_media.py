@@ -127,3 +127,5 @@ def test_kinds() -> None:
     assert media_kind(b"RIFF\0\0\0\0WEBP") == "image"
     assert media_kind(b"RIFF\0\0\0\0AVI ") is None
     assert media_kind(b"ID3\x04") == "audio"
+    part = MediaPart.of(png(), "a.png")
+    assert part.data_url == url(part.data)

@@ -23,10 +23,18 @@ from localspec.cli.options import (
 )
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
-from localspec.messages import Message
+from localspec.media import media_kind
+from localspec.messages import DocumentPart, Message
 from localspec.models.registry import load_registry
 from localspec.options import LEAST_PASSAGE_TOKENS, PASSAGE_TOKENS
-from localspec.session.attachments import attached, read_document, unmatched
+from localspec.session.attachments import (
+    Attachment,
+    attached,
+    attachment_of,
+    question_with,
+    read_attachment,
+    unmatched,
+)
 from localspec.session.citing import citations, passages_in
 from localspec.session.documents import Docs
 from localspec.session.preferences import FILE, Preferences, read_preferences
@@ -186,6 +194,12 @@ def _read_stdin() -> str:
         raise LocalspecError(
             f"stdin cannot be read ({error.strerror}): give the prompt as an argument"
         ) from None
+    kind = media_kind(raw) if b"\0" in raw else None
+    if kind is not None:
+        what = "a picture" if kind == "image" else "a sound"
+        raise UsageError(
+            f"stdin is {what}: attach it with -f -, and give the prompt as an argument"
+        )
     if len(raw) > _MOST_BYTES:
         raise LocalspecError(
             f"stdin has more than {_MOST_BYTES >> 20} MB, more than any context holds: shorten it"
@@ -199,6 +213,16 @@ def _read_stdin() -> str:
             "convert it, for example with iconv"
         ) from None
     return text.rstrip("\n")
+
+
+def _stdin_attachment() -> Attachment:
+    try:
+        attachment = attachment_of(sys.stdin.buffer, "stdin")
+    except OSError as error:
+        raise LocalspecError(f"stdin cannot be read ({error.strerror}): name a file") from None
+    if isinstance(attachment, DocumentPart) and not attachment.text.strip():
+        raise UsageError("stdin is empty: leave out -f -, or give a file on stdin")
+    return attachment
 
 
 continue_option = click.option(
@@ -287,7 +311,7 @@ class QuestionFlags:
     """Flags for attached files and for the template of a prompt.
 
     Args:
-        files: Attach a text file, as @FILE does. Can be repeated.
+        files: Attach a text, a picture or a sound, as @FILE does; - attaches stdin. Can be repeated.
         template: Named prompt template from chat.toml.
         params: Value of a template field; can be repeated.
     """
@@ -314,12 +338,25 @@ class QuestionFlags:
 
         source = _text_of("template", name, read_preferences().templates)
         if prompt in {None, "-"}:
-            prompt = read_prompt(None) if _INPUT in source else None
+            prompt = self.read_prompt(None) if _INPUT in source else None
         fields = dict(self.params)
         if prompt is not None:
             fields[_INPUT] = prompt
         text = LineTemplate(source, f"template {name}").render(fields)
         return text if _INPUT in source or prompt is None else f"{text}\n\n{prompt}"
+
+    def read_prompt(self, argument: str | None) -> str:
+        """Return the prompt as the function `read_prompt` does; stdin is no part of it where it is attached.
+
+        Raises:
+            UsageError: there is no prompt.
+            LocalspecError: stdin is not UTF-8.
+        """
+        if "-" not in self.files:
+            return read_prompt(argument)
+        if argument is None or argument == "-" or not argument.strip():
+            raise UsageError("-f - attaches stdin: give the prompt as an argument")
+        return argument
 
     def message(
         self,
@@ -345,15 +382,17 @@ class QuestionFlags:
         """
         index, typed = docs.open().parse_mention(typed)
         folder = Path.cwd()
-        documents = [read_document(name, folder) for name in self.files]
-        documents += attached(typed, folder)
+        files = [
+            _stdin_attachment() if name == "-" else read_attachment(name, folder)
+            for name in dict.fromkeys(self.files)
+        ]
+        files += attached(typed, folder)
         for name in unmatched(typed, folder):
             if "/" in name or Path(name).suffix:
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")
             if not quiet:
                 notice(f"no file matches {name}: sent as text")
-        documents += index.documents(typed or text, before)
-        return Message.user(text, {each.name: each for each in documents}.values())
+        return question_with(text, [*files, *index.documents(typed or text, before)])
 
 
 def report_missing_vectors(index: "Index") -> None:

@@ -49,7 +49,6 @@ from localspec.cli.prompt import (
     continue_option,
     conversation_and_words,
     model_and_prompt,
-    read_prompt,
     with_model,
 )
 from localspec.cli.tools import RepliesAndCalls, ToolFlags, typed_answer
@@ -165,7 +164,7 @@ def run(
     saved = _saved_conversation(conversation, output)
     if saved is not None and settings.named_model is None and not remote:
         settings = settings.with_model(saved.pair)
-    text = read_prompt(prompt)
+    text = question.read_prompt(prompt)
     before = () if saved is None else tuple(each.message for each in saved.messages)
     message = None
     if not output.raw:

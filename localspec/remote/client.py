@@ -30,7 +30,7 @@ from localspec.display import printable_line
 from localspec.engine.engine import Busy, EngineGone
 from localspec.engine.protocol import Count, Counted, Loading, Ready
 from localspec.errors import ContextOverflow, LocalspecError, ModelUnavailable, UsageError
-from localspec.messages import Message, to_json
+from localspec.messages import MediaPart, Message, to_json
 from localspec.options import LaunchOptions
 from localspec.remote.body import KINDS, LLAMA, LOCALSPEC, body_of
 from localspec.remote.reply import SPARE, Chunk, RemoteReply
@@ -46,6 +46,8 @@ _FIRST_S, _FIRST_S_PER_TOKEN, _BETWEEN_S = 600.0, 0.1, 300.0
 """How long a server may be silent: before the first byte, which long prompts and those of others delay, and then."""
 _MOST_BODY_BYTES = 4 << 20
 _CHARS_PER_TOKEN, _AROUND = 3, 4
+_PER_MEDIA = 500
+"""Tokens of a picture, about: encoders make 64 to 4,000 of one."""
 _USUAL_TOKENS = 2048
 """How far a text goes on where a server does not say how large its context is: small ones refuse much more."""
 _MOST_NAMES, _LONGEST_KEY = 8, 4096
@@ -265,7 +267,7 @@ class Client:
         if tokens is None:
             tokens = self._estimate(question.messages, question.tools)
         else:
-            tokens += _AROUND * len(question.messages)
+            tokens += _around(question.messages)
         return Counted(question.id, tokens, self._n_ctx)
 
     # The models.
@@ -310,7 +312,7 @@ class Client:
 
     def _estimate(self, messages: Sequence[Message], tools: Sequence[Tool], raw: str = "") -> int:
         size = len((raw + _words(messages, tools)).encode(errors="replace"))
-        return size // _CHARS_PER_TOKEN + _AROUND * len(messages)
+        return size // _CHARS_PER_TOKEN + _around(messages)
 
     async def _tokenized(self, text: str) -> int | None:
         """Return how many tokens a text has; None where the server does not count. llama-server reads `content`, others `prompt`."""
@@ -497,11 +499,21 @@ def _gate(request: Request) -> "GatedReply | None":
 
 
 def _words(messages: Sequence[Message], tools: Sequence[Tool]) -> str:
-    """Return all that a model reads of a conversation, but for what a template adds."""
-    values = [to_json(each) for each in messages] + [each.to_json() for each in tools]
+    """Return all that a model reads of a conversation, but for media and what a template adds."""
+    values = [to_json(_in_words(each)) for each in messages] + [each.to_json() for each in tools]
     texts = [str(each.get("content") or "") for each in values if "content" in each]
     others = [each.get("tool_calls") or each.get("function") for each in values]
     return "\n".join([*texts, *(msgspec.json.encode(each).decode() for each in others if each)])
+
+
+def _in_words(message: Message) -> Message:
+    parts = (each for each in message.parts if not isinstance(each, MediaPart))
+    return replace(message, parts=tuple(parts)) if message.media else message
+
+
+def _around(messages: Sequence[Message]) -> int:
+    """Return about how many tokens there are beside words: what a template adds, and media."""
+    return _AROUND * len(messages) + _PER_MEDIA * sum(len(each.media) for each in messages)
 
 
 def _encoded(body: dict[str, Any]) -> bytes:

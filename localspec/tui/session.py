@@ -15,7 +15,7 @@ from localspec.engine.protocol import EngineDied, Notice
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.session.attachments import attached, unmatched
+from localspec.session.attachments import attached, question_with, unmatched
 from localspec.session.compaction import NEARLY_FULL, is_request, options_for
 from localspec.session.conversation import ReplyRecorder, SavedConversation, StoredMessage
 from localspec.session.documents import Docs
@@ -480,7 +480,7 @@ class Session:
     def _with_files(self, text: str, before: Sequence[Message]) -> Message:
         docs, question = self.docs.parse_mention(text)
         files = attached(question, self.folder)
-        return Message.user(text, [*files, *docs.documents(question, before)])
+        return question_with(text, [*files, *docs.documents(question, before)])
 
     def _request(self, parent: int, seed: int | None = None) -> None:
         """Request an answer to the message `parent`, or more of it if it is an answer."""
@@ -750,7 +750,8 @@ class Session:
             self._counted = 0
         else:
             tools = () if self.work is None else self.work.tools
-            self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
+            with suppress(UsageError):  # a picture is missing, which the next question says
+                self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
 
     async def _count(self, turns: Sequence[Message], tools: "Sequence[Tool]") -> None:
         with suppress(LocalspecError):  # nothing is loaded

@@ -27,10 +27,12 @@ from localspec.cli.prompt import (
 )
 from localspec.errors import HistoryError, LocalspecError, ModelUnavailable, UsageError
 from localspec.history.archive import History
-from localspec.messages import Message
+from localspec.messages import DocumentPart, MediaPart, Message, TextPart
 from localspec.models.registry import load_registry
 from localspec.options import ReplyOptions, changed
+from localspec.session.attachments import attached_lines
 from tests.support.checks import refuses
+from tests.test_media import bomb, png
 
 NO_DOCS = DocsFlags()
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -179,6 +181,58 @@ def test_files_are_attached_by_option_and_by_mention(
         (("notes",), "Hi", "notes is a folder"),
     ):
         refuses(told, QuestionFlags(files).message, text, NO_DOCS, text)
+
+
+def test_pictures_sounds_and_texts_are_attached_in_their_places(tmp_path: Path) -> None:
+    sound = b"RIFF\x24\0\0\0WAVEfmt "
+    for name, content in (
+        ("photo.png", png()),
+        ("my photo.png", png(9, 9)),
+        ("talk.wav", sound),
+        ("a.txt", b"apples"),
+        ("BMW.txt", b"BMW is no bitmap."),
+        ("named.png", b"a text"),
+        ("cut.png", png()[:20]),
+        ("bomb.png", bomb()),
+        ("film.mp4", b"\0\0\0 ftypisom\xff"),
+    ):
+        (tmp_path / name).write_bytes(content)
+    typed = 'Compare @"my photo.png" with @BMW.txt.'
+    files = ("photo.png", "a.txt", "photo.png", "talk.wav")
+    message = QuestionFlags(files).message(typed, NO_DOCS, typed)
+    assert [each.data for each in message.media] == [png(), sound, png(9, 9)]
+    assert [each.name for each in message.documents] == ["a.txt", "BMW.txt"]
+    assert message.typed == typed
+    assert [each.partition(" ")[0] for each in attached_lines(message)] == [
+        *("photo.png", "talk.wav", "my", "a.txt", "BMW.txt")
+    ]
+    for name, told in (
+        ("named.png", "neither a picture nor a sound"),
+        ("cut.png", "damaged"),
+        ("bomb.png", "pixels"),
+        ("film.mp4", "not UTF-8 text"),
+    ):
+        refuses(told, QuestionFlags((name,)).message, "Hi", NO_DOCS, "Hi")
+
+
+def test_stdin_is_attached_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    flags = QuestionFlags(("-", "-"))
+    for content, kinds in ((png(), [MediaPart]), (b"apples\n", [DocumentPart])):
+        given(content)
+        text = flags.read_prompt("What is it?")
+        parts = flags.message(text, NO_DOCS, text).parts
+        assert [type(each) for each in parts if not isinstance(each, TextPart)] == kinds
+    for content, told in ((b"", "stdin is empty"), (b"\xff\0", "stdin is not UTF-8")):
+        given(content)
+        refuses(told, flags.message, "Hi", NO_DOCS, "Hi")
+    for argument in (None, "-", " "):
+        refuses("give the prompt as an argument", flags.read_prompt, argument)
+    for content, told in ((png(), "a picture: attach"), (b"ID3\4\0", "a sound: attach")):
+        given(content)
+        refuses(told, QuestionFlags().read_prompt, "-")
 
 
 def test_personas_and_templates_stand_in_the_preferences(
