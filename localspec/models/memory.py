@@ -140,8 +140,11 @@ _SIDES = {
     **dict.fromkeys(("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "glm4v"), 92),
     **dict.fromkeys(("gemma4v", "gemma4uv"), 48),
     **dict.fromkeys(("pixtral", "kimivl", "lfm2"), 32),
+    "phi4": 16,
 }
 """Patches of a side of the picture that scratch is reserved for, by projector; of others, it is the file's size of pictures."""
+_PIXEL_BYTES = 18
+"""Three floats, and as many of half the size where they are cut into patches."""
 _SOUND_TOKENS = 1500
 
 
@@ -155,9 +158,11 @@ def encoder_bytes(mmproj: GgufHeader) -> int:
         number = partial(_encoder_number, mmproj, sense)
         width, ff = number("embedding_length"), number("feed_forward_length")
         kind = mmproj.text(f"clip.{sense}.projector_type") or mmproj.text("clip.projector_type")
-        side = _SIDES.get(kind or "") or number("image_size") // max(1, number("patch_size"))
+        patch = max(1, number("patch_size"))
+        side = _SIDES.get(kind or "") or number("image_size") // patch
         tokens, rows = (side**2, 2) if sense == "vision" else (_SOUND_TOKENS, 3)
-        needed += 4 * tokens * (ff + rows * width)
+        pixels = (side * patch) ** 2 if width else 0
+        needed += max(4 * tokens * (ff + rows * width), _PIXEL_BYTES * pixels)
     return needed
 
 
