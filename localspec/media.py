@@ -62,6 +62,21 @@ def checked_kind(data: bytes, name: str) -> Literal["image", "audio"]:
     return kind
 
 
+_SENSES = {"image": ("pictures", "sees"), "audio": ("sounds", "hears")}
+
+
+def why_not_taken(
+    kind: Literal["image", "audio"], model: str, *, sees: bool, hears: bool, other: str | None
+) -> str | None:
+    """Return why a model cannot take a picture or a sound, with the `other` model that can; None where it takes it."""
+    if sees if kind == "image" else hears:
+        return None
+    things, verb = _SENSES[kind]
+    why = f"takes no {things}" if sees or hears else "reads text only"
+    such_as = f", such as {other}" if other else ""
+    return f"{model} {why}: attach {things} with one that {verb}{such_as}"
+
+
 class Picture(NamedTuple):
     """Pixels of a picture.
 
@@ -104,8 +119,13 @@ def picture_size(data: bytes, name: str) -> tuple[int, int]:
     return width, height
 
 
-def picture(data: bytes, name: str) -> Picture:
+def picture(data: bytes, name: str, within: tuple[int, int] | None = None) -> Picture:
     """Return the pixels of a picture, upright; the first of one that moves.
+
+    Args:
+        data: the file.
+        name: how the user calls it.
+        within: width and height that it is shrunk to, if it is larger; None leaves its size.
 
     Raises:
         UsageError: it is damaged, or too large.
@@ -115,9 +135,30 @@ def picture(data: bytes, name: str) -> Picture:
     picture_size(data, name)
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            if within is not None:  # before it is turned: a JPEG is decoded small
+                image.thumbnail((max(within), max(within)))
             upright = ImageOps.exif_transpose(image).convert("RGB")
+            if within is not None:
+                upright.thumbnail(within)
             return Picture(*upright.size, upright.tobytes())
     except (OSError, ValueError, SyntaxError, EOFError, MemoryError, IndexError, TypeError):
         raise UsageError(
             f"{printable_line(name)} is damaged: it cannot be decoded; give another file"
         ) from None
+
+
+def sound_seconds(data: bytes) -> float | None:
+    """Return how long a sound is by the header of its file; None where that does not say so, as in MP3."""
+    if data[:4] == b"fLaC" and len(data) >= 26:
+        rate_and_count = int.from_bytes(data[18:26], "big")
+        rate, count = rate_and_count >> 44, rate_and_count & (1 << 36) - 1
+        return count / rate if rate and count else None
+    bytes_per_s, at = 0, 12
+    while data[:4] == b"RIFF" and at + 8 <= len(data):
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        if data[at : at + 4] == b"fmt ":
+            bytes_per_s = int.from_bytes(data[at + 16 : at + 20], "little")
+        elif data[at : at + 4] == b"data":
+            return min(size, len(data) - at - 8) / bytes_per_s if bytes_per_s else None
+        at += 8 + size + size % 2
+    return None

@@ -9,6 +9,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences, SequenceView
 from localspec.errors import UsageError
+from localspec.media import why_not_taken
 from localspec.messages import MediaPart
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ class MediaEncoder(Protocol):
         Raises:
             UsageError: it cannot be decoded.
         """
-
-
-_SENSES = {"image": ("pictures", "sees"), "audio": ("sounds", "hears")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,13 +103,13 @@ class LoadedModels:
         Raises:
             UsageError: the target takes no such thing, or it cannot be decoded.
         """
-        media, (things, verb) = self.media, _SENSES[part.kind]
-        if media is not None and (media.sees if part.kind == "image" else media.hears):
+        media, kind = self.media, part.kind
+        sees, hears = media is not None and media.sees, media is not None and media.hears
+        if media is not None and (sees if kind == "image" else hears):
             return media.tokens(part)
-        other = self.model_for(part.kind)
-        why = "reads text only" if media is None else f"takes no {things}"
-        such_as = f", such as {other}" if other else ""
-        raise UsageError(f"{self.target_name} {why}: attach {things} with one that {verb}{such_as}")
+        other = self.model_for(kind)
+        why_not = why_not_taken(kind, self.target_name, sees=sees, hears=hears, other=other)
+        raise UsageError(why_not or f"{self.target_name} reads text only")
 
     def by_role(self) -> dict[Role, Sequences]:
         """Return the sequences of each model."""

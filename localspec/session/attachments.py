@@ -1,19 +1,27 @@
 """`@path` in a message: the file goes into the context, a text in a block of its own behind the words, pictures and sounds before them."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
 
+from localspec.display import duration_text
 from localspec.errors import UsageError
-from localspec.media import MOST_BYTES, media_type, picture_size
+from localspec.media import MOST_BYTES, media_type, picture_size, sound_seconds
 from localspec.messages import DocumentPart, MediaPart, Message
 from localspec.session.citing import files_of, passages_in
 from localspec.storage.files import size_text
 from localspec.storage.tree import files_below, fuzzy
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+# A word of a shell that is an absolute path, or a URL of one.
+_DRAGGED = re.compile(
+    r"""(?<!\S)(?=['"]?(?:/|~/|file://))(?:'[^'\n]*'|"(?:\\.|[^"\\\n])*"|\\.|[^\s'"\\])+"""
+)
 _TRAILING = ".,;:!?)"
 _MOST_BYTES, _LOOKED_AT = 1 << 20, 8192
 _MEDIA_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".wav", ".mp3", ".flac")
@@ -35,7 +43,9 @@ def label(attachment: Attachment) -> str:
     if not data:
         return f"{name} · its file is missing"
     if attachment.kind == "audio":
-        return f"{name} · {file_size(len(data))}"
+        seconds = sound_seconds(data)
+        length = "" if seconds is None else f" · {duration_text(seconds, 1)}"
+        return f"{name} · {file_size(len(data))}{length}"
     width, height = picture_size(data, name)
     return f"{name} · {file_size(len(data))} · {width} x {height}"
 
@@ -60,26 +70,77 @@ def question_with(text: str, attachments: Iterable[Attachment]) -> Message:
     )
 
 
-def attached(text: str, folder: Path) -> list[Attachment]:
+def attached(
+    text: str, folder: Path, others: Mapping[str, MediaPart] = MappingProxyType({})
+) -> list[Attachment]:
     """Return the files that a text mentions, each once. A mention of nothing that is there is just text.
+
+    Args:
+        text: the question.
+        folder: what names of files are relative to.
+        others: pictures and sounds by names that stand for them, and for no file.
 
     Raises:
         UsageError: a file is there but cannot be put into a context.
     """
     paths: dict[Path, str] = {}
-    for name in _mentions(text):
-        if (path := _existing(name, folder)) is not None:
+    for name in mentions(text):
+        if _among(name, others) is None and (path := _existing(name, folder)) is not None:
             paths.setdefault(path, name if (folder / name).exists() else name.rstrip(_TRAILING))
-    return [_read(path, name) for path, name in paths.items()]
+    return [*mentioned(text, others), *(_read(path, name) for path, name in paths.items())]
 
 
-def unmatched(text: str, folder: Path) -> list[str]:
-    """Return what a text mentions where there is no file."""
+def mentioned(text: str, others: Mapping[str, MediaPart]) -> list[MediaPart]:
+    """Return those of some pictures and sounds, by name, that a text mentions."""
+    return [part for name in mentions(text) if (part := _among(name, others)) is not None]
+
+
+def _among(name: str, others: Mapping[str, MediaPart]) -> MediaPart | None:
+    return others.get(name) or others.get(name.rstrip(_TRAILING))
+
+
+def unmatched(
+    text: str, folder: Path, others: Mapping[str, MediaPart] = MappingProxyType({})
+) -> list[str]:
+    """Return what a text mentions where there is no file, and none of `others`; see `attached`."""
     return [
         f"@{name.rstrip(_TRAILING)}"
-        for name in _mentions(text)
-        if name.rstrip(_TRAILING) and _existing(name, folder) is None
+        for name in mentions(text)
+        if name.rstrip(_TRAILING)
+        and _among(name, others) is None
+        and _existing(name, folder) is None
     ]
+
+
+def with_mentions(text: str, folder: Path) -> str:
+    """Return a text in which the paths of pictures and sounds are mentions: as terminals paste files that are dragged to them.
+
+    That is quoted or escaped as for a shell, or a `file:` URL; or as it is, where it is all of the text.
+    """
+
+    def mention(match: re.Match[str]) -> str:
+        return _mention(_path_of(match[0]), folder) or match[0]
+
+    return _mention(text.strip(), folder) or _DRAGGED.sub(mention, text)
+
+
+def _path_of(word: str) -> str:
+    with suppress(ValueError):  # a quote without its other
+        word = "".join(shlex.split(word))
+    url = urlsplit(word) if word.startswith("file:") else None
+    return word if url is None else unquote(url.path)
+
+
+def _mention(path: str, folder: Path) -> str:
+    """Return the mention of a picture or a sound; empty where the path is of none, or cannot be mentioned."""
+    if not path.lower().endswith(_MEDIA_SUFFIXES) or '"' in path or "\n" in path:
+        return ""
+    file = _existing(path, folder)
+    if file is None:
+        return ""
+    here = folder.resolve()
+    name = str(file.relative_to(here)) if file.is_relative_to(here) else path
+    return f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
 
 
 def read_attachment(name: str, folder: Path) -> Attachment:
@@ -137,7 +198,8 @@ def _size(path: Path) -> str:
     return "" if path.is_dir() else file_size(path.stat().st_size)
 
 
-def _mentions(text: str) -> Iterator[str]:
+def mentions(text: str) -> Iterator[str]:
+    """Yield the names behind the `@` of a text, with the punctuation that may follow them."""
     for quoted, bare in _MENTION.findall(text):
         yield quoted or bare
 

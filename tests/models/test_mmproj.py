@@ -200,10 +200,18 @@ def test_pull_fetches_both_and_rm_removes_both(machine: ToyMachine) -> None:
     done = machine.succeed("pull", "toy")
     model, mmproj = map(Path, done.out.splitlines())
     assert (model.read_bytes(), mmproj.read_bytes()) == (target_file(), SEES)
+    facts = show(machine, "toy")
+    assert (facts["takes"], facts["mmproj"]) == (["text", "images"], str(mmproj))
+    assert "text, images" in machine.succeed("list").out
+    assert "images" in machine.succeed("search", "pictures").out
+    command = machine.succeed("show", "toy", "--for", "llama-server").out
+    assert f"-m {model} -c 512 --mmproj {mmproj}" in command
+    assert machine.succeed("check", "toy").out.endswith("toy takes text, images\n")
     requests = len(machine.hub.requests)
     assert machine.succeed("pull", "toy").out == machine.succeed("pull", "--offline", "toy").out
     assert len(machine.hub.requests) == requests, "what was learnt is pinned"
-    assert machine.succeed("rm", "toy").out.startswith("removed toy\n")
+    removed = machine.succeed("rm", "toy").out
+    assert f"freed {len(SEES) + len(target_file())} bytes" in removed
     assert machine.blobs == []
 
 
@@ -255,3 +263,21 @@ def test_a_file_of_a_users_own_has_what_lies_beside_it(tmp_path: Path) -> None:
     assert takes(tmp_path / "a.gguf") == ("image",)
     (tmp_path / "mmproj.gguf").write_bytes(b"GGUF")
     assert takes(tmp_path / "a.gguf") == ()
+
+
+def test_check_refuses_the_mmproj_of_another_model(machine: ToyMachine, tmp_path: Path) -> None:
+    done = machine.run("check", "toy")
+    assert (done.code, "toy has no mmproj file here" in done.err) == (2, True)
+    file = tmp_path / "mmproj.gguf"
+    file.write_bytes(mmproj_file("image", width=99))
+    done = machine.run("check", "toy", str(file))
+    assert (done.code, done.out) == (
+        4,
+        f"does not fit: {file} is for a model of width 99, and toy has width 8\n",
+    )
+    facts = json.loads(machine.run("check", "toy", str(file), "--json").out)
+    assert (facts["fits"], facts["takes"], facts["projector"]) == (False, None, "gemma3")
+    file.write_bytes(mmproj_file("image", "audio"))
+    assert "toy takes text, images, audio" in machine.succeed("check", "toy", str(file)).out
+    file.write_bytes(SEES[:60])
+    assert machine.run("check", "toy", str(file)).err.count("\n") == 1
