@@ -14,11 +14,10 @@ _MOST_READ = 64
 
 
 class MediaFiles:
-    """Files of a directory. Who writes or removes some has the database locked, so that none is removed before its message is there.
+    """Files of a directory. While some are written or removed, the database is locked: no file is removed before its message is there.
 
     Args:
         directory: made with the first file.
-
     """
 
     def __init__(self, directory: Path) -> None:

@@ -10,12 +10,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from localspec.chat.gated import gate_of
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
-from localspec.history.records import acts_of
-from localspec.messages import DocumentPart, MediaPart, Message, TextPart
+from localspec.history.records import acts_of, message_of, storable
+from localspec.messages import DocumentPart, MediaPart, Message, Part, TextPart
 from localspec.session.conversation import SavedConversation
 from localspec.session.export import exported, write_export
 from tests.history.test_archive import talk
@@ -268,3 +270,22 @@ def test_the_names_of_files_are_masked_in_exports(tmp_path: Path) -> None:
         path, _ = write_export(history, number, style, tmp_path, mask, own=True)
         assert "ann@" not in path.read_text()
     history.close()
+
+
+PARTS = st.one_of(
+    st.builds(TextPart, st.text(max_size=9) | st.sampled_from(['\n\n<file name="a">\n', "\ud800"])),
+    st.builds(DocumentPart, st.sampled_from(["a", "b.txt"]), st.text(max_size=9)),
+    st.builds(
+        MediaPart, st.sampled_from(["image", "audio"]), st.text(max_size=5), st.binary(min_size=1)
+    ),
+)
+
+
+@given(st.lists(PARTS, max_size=6))
+def test_whatever_a_message_has_comes_back_at_its_place(parts: list[Part]) -> None:
+    message = Message("user", tuple(parts))
+    data = {each.sha256: each.data for each in message.media}
+    row = {"role": "user", "content": storable(message.text), "thinking": ""}
+    back = message_of(row | {"acts": acts_of(message)}, data.__getitem__)
+    assert (back.text, acts_of(back)) == (storable(message.text), acts_of(message))
+    assert [each.data for each in back.media] == [each.data for each in message.media]
