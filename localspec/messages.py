@@ -413,7 +413,11 @@ def _form(value: Any, what: str) -> tuple[Role, _MessageForm]:
         form = msgspec.convert(fields, _MessageForm)
     except msgspec.ValidationError as error:
         reason = printable(str(error))[:160]
-        remedy = "only text is supported" if "$.content" in reason else "check that field"
+        remedy = (
+            "only texts, pictures and sounds are supported"
+            if "$.content" in reason
+            else "check that field"
+        )
         raise UsageError(f"{what} cannot be read ({reason}): {remedy}") from None
     for name, each in fields.items():
         if _has_half(each):

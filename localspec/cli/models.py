@@ -148,7 +148,8 @@ def show(name: str, program: str | None, json_: bool) -> None:
         newer = registry.newer(target)
         facts["newer"] = None if newer is None else f"{newer.name}, {size_text(newer.size_bytes)}"
     # The hub is not asked for it, and a file without tokenizer is no target.
-    judged = facts["n_vocab"] is not None if "n_vocab" in facts else registry.find(name)
+    is_known = target is not None and target.is_known
+    judged = facts["n_vocab"] is not None if "n_vocab" in facts else is_known
     drafts = suggest(name, registry) if judged else []
     if json_:
         facts_of_drafts = [{**asdict(each), "ratio": round(each.ratio, 2)} for each in drafts]

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -486,8 +487,13 @@ def _name(model: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    """Return after how many seconds to ask again; 0 where a server does not say."""
-    return float(text) if len(text) < 9 and text.replace(".", "", 1).isdecimal() else 0.0
+    """Return after how many seconds to ask again, from a number or a date; 0 where a server gives neither."""
+    if len(text) < 9 and text.replace(".", "", 1).isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _gate(request: Request) -> "GatedReply | None":

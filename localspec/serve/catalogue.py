@@ -5,10 +5,14 @@ A request never starts a download, and no path is looked at because a request na
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from localspec.errors import LocalspecError
 from localspec.launch.names import named_models
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
+from localspec.models.mmproj import mmproj_of, takes
+from localspec.models.names import resolve
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, is_here
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
@@ -129,6 +133,22 @@ class Catalogue:
             for ranks in (False, True):
                 names |= dict.fromkeys(_embedders(registry, store, ranks=ranks))
         return list(names)
+
+
+def target_of(model: ServedModel) -> ModelEntry | Path | None:
+    """Return what the registry says of a model, or its file; None where neither is known."""
+    try:
+        target = resolve(named_models(model.launch, registry := load_registry())[0], registry)
+    except LocalspecError:
+        return None
+    return target if isinstance(target, ModelEntry | Path) else None
+
+
+def senses_of(model: ServedModel) -> tuple[bool, bool]:
+    """Return whether a model takes pictures, and whether sounds, as its files on the disk say."""
+    target = target_of(model)
+    media = () if target is None or mmproj_of(target) is None else takes(target)
+    return "image" in media, "audio" in media
 
 
 def _without_latest(name: str) -> str:

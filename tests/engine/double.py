@@ -15,7 +15,7 @@ of seconds: then it takes until that file is there.
     parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
     calls       whether the template knows calls, and answers can be held to them (False)
-    sees, hears whether it takes pictures, and sounds (False): five tokens for each
+    sees, hears whether it takes pictures, and sounds (False): five tokens for each, three of them ~ in a question
     fim         tokens for filling in the middle (none)
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
     fails       {part of a question: [where, at]}: answers that fail after `at` bytes: in a `pass` that llama.cpp refuses,

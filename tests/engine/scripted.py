@@ -105,10 +105,15 @@ def _prompt(tokens: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=100)
 def _questions(prompt: tuple[int, ...]) -> list[str]:
-    text = (each for each in prompt if each >= 0)  # the others are of pictures
-    pieces = (b"\x00" if each == BEGIN else TOKENIZER.piece(each) for each in text)
+    pieces = (_piece(token) for token in prompt)
     turns = b"".join(pieces).decode(errors="replace").split("\0")
     return [turn.partition("\n")[2] for turn in turns if turn.startswith(("user\n", "tool\n"))]
+
+
+def _piece(token: int) -> bytes:
+    if token < 0:  # of a picture or a sound
+        return b"~"
+    return b"\x00" if token == BEGIN else TOKENIZER.piece(token)
 
 
 @lru_cache(maxsize=100)

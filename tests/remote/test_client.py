@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ from tests.remote.double import (
 )
 from tests.test_media import png
 
+NOW_S = 1_795_000_000
 SECRET = "sk-" + "5ecret" * 5
 HELLO = (Message.user("Hello"),)
 TOOL = Tool("add", {"type": "object", "properties": {"a": {"type": "integer"}}})
@@ -119,6 +121,26 @@ def test_texts_come_as_events_with_the_server_s_figures() -> None:
     assert body["seed"] == reply.seed
     assert body["messages"] == [{"role": "user", "content": "Hello"}]
     assert {"temperature", "top_k", "min_p"} & body.keys() == set(), "the server's own hold"
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("5", 5.0),
+        ("0.5", 0.5),
+        (formatdate(NOW_S + 60, usegmt=True), 60.0),
+        (formatdate(NOW_S - 90, usegmt=True), 0.0),
+        *((each, 0.0) for each in ("", "soon", "-5", "Fri, 99 Nov 2026 99:99:99 GMT", "1" * 99)),
+    ],
+)
+def test_a_server_says_when_to_ask_again_in_seconds_or_by_a_date(
+    monkeypatch: pytest.MonkeyPatch, given: str, seconds: float
+) -> None:
+    monkeypatch.setattr("time.time", lambda: float(NOW_S))
+    busy = said({"error": "many"}, 429, **{"retry-after": given})
+    with double([busy]) as server, pytest.raises(Busy) as caught:
+        ask(server)
+    assert caught.value.again_s == seconds
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
