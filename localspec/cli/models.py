@@ -128,7 +128,8 @@ def _item_facts(item: Item) -> dict[str, object]:
 def show(name: str, program: str | None, json_: bool) -> None:
     """Show details of NAME, a model or a GGUF file.
 
-    `tools` is whether it can call tools, by its chat template. `drafts` are the known models that
+    `tools` is whether it can call tools, by its chat template; `takes` what it reads, with the
+    `mmproj` file where that is more than text. `drafts` are the known models that
     can draft for it, best first; `localspec check` judges any other.
     """
     registry = load_registry()
@@ -148,7 +149,8 @@ def show(name: str, program: str | None, json_: bool) -> None:
         newer = registry.newer(target)
         facts["newer"] = None if newer is None else f"{newer.name}, {size_text(newer.size_bytes)}"
     # The hub is not asked for it, and a file without tokenizer is no target.
-    judged = facts["n_vocab"] is not None if "n_vocab" in facts else registry.find(name)
+    is_known = target is not None and target.is_known
+    judged = facts["n_vocab"] is not None if "n_vocab" in facts else is_known
     drafts = suggest(name, registry) if judged else []
     if json_:
         facts_of_drafts = [{**asdict(each), "ratio": round(each.ratio, 2)} for each in drafts]

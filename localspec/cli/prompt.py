@@ -20,13 +20,15 @@ from localspec.cli.options import (
     is_model,
     is_one_word,
     several,
+    switch,
 )
+from localspec.cli.progress import ProgressLine
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
-from localspec.media import media_kind
-from localspec.messages import DocumentPart, Message
+from localspec.media import media_kind, why_not_taken
+from localspec.messages import DocumentPart, MediaPart, Message
 from localspec.models.registry import load_registry
-from localspec.options import LEAST_PASSAGE_TOKENS, PASSAGE_TOKENS
+from localspec.options import LEAST_PASSAGE_TOKENS, PASSAGE_TOKENS, LaunchOptions
 from localspec.session.attachments import (
     Attachment,
     attached,
@@ -225,6 +227,41 @@ def _stdin_attachment() -> Attachment:
     return attachment
 
 
+def require_hearing(load: LaunchOptions) -> None:
+    """Raise UsageError if a target is known not to take sounds; a server knows that itself."""
+    from localspec.launch.names import named_models  # noqa: PLC0415 - few speak
+    from localspec.models.entries import HubName  # noqa: PLC0415
+    from localspec.models.mmproj import model_that_takes, takes  # noqa: PLC0415
+    from localspec.models.names import resolve  # noqa: PLC0415
+
+    if load.server is not None:
+        return
+    registry = load_registry()
+    name = named_models(load, registry)[0]
+    model = resolve(name, registry)
+    media = () if isinstance(model, HubName) else takes(model)
+    if "audio" in media or isinstance(model, HubName):
+        return
+    other = model_that_takes("audio", registry)
+    why_not = why_not_taken("audio", name, sees="image" in media, hears=False, other=other)
+    if why_not is not None:
+        raise UsageError(why_not)
+
+
+def _recorded() -> MediaPart:
+    """Return what the microphone hears until Enter."""
+    from localspec.session.microphone import BLOCK_S, Microphone, enter_pressed  # noqa: PLC0415 - few speak
+
+    if not sys.stdin.isatty():
+        raise UsageError("--listen needs a terminal, where Enter ends it: attach a file with -f")
+    with closing(Microphone()) as microphone, ProgressLine(enabled=True) as line:
+        if not line.drawn:
+            notice("recording: Enter ends it")
+        while not (microphone.is_full or enter_pressed(BLOCK_S)):
+            line.draw(f"{microphone.line} · Enter ends")
+    return MediaPart.of(microphone.wav(), "recording.wav")
+
+
 continue_option = click.option(
     "-c",
     "--continue",
@@ -312,11 +349,13 @@ class QuestionFlags:
 
     Args:
         files: Attach a text, a picture or a sound, as @FILE does; - attaches stdin. Can be repeated.
+        listen: Record from the microphone until Enter, and attach it.
         template: Named prompt template from chat.toml.
         params: Value of a template field; can be repeated.
     """
 
     files: tuple[str, ...] = several("-f", "--file", "FILE")
+    listen: bool = switch()
     template: str | None = flag("-t", "--template", "NAME", shell_complete=complete_personas)
     params: tuple[tuple[str, str], ...] = several("-p", "--param", "NAME VALUE", nargs=2)
 
@@ -346,12 +385,14 @@ class QuestionFlags:
         return text if _INPUT in source or prompt is None else f"{text}\n\n{prompt}"
 
     def read_prompt(self, argument: str | None) -> str:
-        """Return the prompt as the function `read_prompt` does; stdin is no part of it where it is attached.
+        """Return the prompt as the function `read_prompt` does; stdin is no part of it where it is attached, and speech may stand alone.
 
         Raises:
             UsageError: there is no prompt.
             LocalspecError: stdin is not UTF-8.
         """
+        if argument is None and self.listen:
+            return ""
         if "-" not in self.files:
             return read_prompt(argument)
         if argument is None or argument == "-" or not argument.strip():
@@ -387,6 +428,7 @@ class QuestionFlags:
             for name in dict.fromkeys(self.files)
         ]
         files += attached(typed, folder)
+        files += [_recorded()] if self.listen else []
         for name in unmatched(typed, folder):
             if "/" in name or Path(name).suffix:
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")

@@ -5,6 +5,7 @@ import io
 import math
 import os
 import select
+import sys
 import wave
 from array import array
 from collections import deque
@@ -98,9 +99,9 @@ class Microphone:
 
 def enter_pressed(wait_s: float = 0.0) -> bool:
     """Return whether the user pressed Enter at the terminal, and take that; also at its end."""
-    if not select.select([0], [], [], wait_s)[0]:
+    if not select.select([sys.stdin], [], [], wait_s)[0]:
         return False
-    os.read(0, 4096)
+    os.read(sys.stdin.fileno(), 4096)
     return True
 
 

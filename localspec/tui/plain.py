@@ -18,7 +18,7 @@ from localspec.display import (
     wrapped,
 )
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.session.attachments import label
+from localspec.session.attachments import label, with_mentions
 from localspec.session.conversation import StoredMessage, content_of
 from localspec.session.microphone import BLOCK_S, Microphone, enter_pressed
 from localspec.session.preferences import Preferences
@@ -320,7 +320,10 @@ class Lines:
             if command is not None:
                 await commands.run(self, *command)
             else:
-                for note in self.session.ask(unquoted(text)):
+                question = unquoted(text)
+                if with_mentions(question, self.session.folder) != question:
+                    await self.session.loaded()  # a path is a mention where the model takes such
+                for note in self.session.ask(question):
                     self.report(note)
                 await self.show_answer()
         except LocalspecError as error:

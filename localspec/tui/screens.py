@@ -260,9 +260,12 @@ class Screens(App[None]):
         """Show what the microphone hears until Enter."""
         microphone = Microphone()
 
+        async def taken() -> None:
+            await take(microphone.wav())
+
         async def ended(wanted: bool | None) -> None:
             if wanted:
-                await self.attempt(take(microphone.wav()))
+                await self.attempt(taken())
 
         self.push_screen(ListenSheet(microphone), ended)
 

@@ -24,14 +24,18 @@ from localspec.cli.prompt import (
     conversation_and_words,
     model_and_prompt,
     read_prompt,
+    require_hearing,
 )
 from localspec.errors import HistoryError, LocalspecError, ModelUnavailable, UsageError
 from localspec.history.archive import History
+from localspec.media import sound_seconds
 from localspec.messages import DocumentPart, MediaPart, Message, TextPart
+from localspec.models.mmproj import model_that_takes
 from localspec.models.registry import load_registry
-from localspec.options import ReplyOptions, changed
+from localspec.options import LaunchOptions, ReplyOptions, changed
 from localspec.session.attachments import attached_lines
 from tests.support.checks import refuses
+from tests.support.microphone import microphone_double
 from tests.test_media import bomb, png
 
 NO_DOCS = DocsFlags()
@@ -331,6 +335,39 @@ def test_a_terminal_is_read_only_without_a_prompt(
         assert read_prompt("What is it?") == "What is it?"
         assert read_prompt(None) == "a tree"
     assert "Ctrl-D" in capfd.readouterr().err
+
+
+def test_speech_is_recorded_until_enter(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    microphone_double(monkeypatch)
+    flags = QuestionFlags(listen=True)
+    keyboard, theirs = pty.openpty()
+    os.write(keyboard, b"\n")
+    with os.fdopen(keyboard), os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert flags.read_prompt(None) == "", "it may stand alone"
+        (part,) = flags.message("", NO_DOCS).media
+    assert (part.kind, part.name) == ("audio", "recording.wav")
+    assert sound_seconds(part.data) == pytest.approx(0.5)
+    assert "recording: Enter ends it" in capfd.readouterr().err
+    with Path(os.devnull).open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        refuses("--listen needs a terminal", flags.message, "What?", NO_DOCS)
+
+
+def test_speech_is_recorded_for_a_model_that_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    for model in ("smollm2-135m", "gemma3-4b"):
+        refuses(
+            f"{model} (reads text only|takes no sounds): attach sounds with one that hears, such as ",
+            require_hearing,
+            LaunchOptions(target=model),
+        )
+    hears = model_that_takes("audio")
+    assert hears is not None
+    require_hearing(LaunchOptions(target=hears))
+    require_hearing(LaunchOptions(target="a/b:Q4_K_M"))
+    require_hearing(LaunchOptions(target="anything", server="http://127.0.0.1:9"))
 
 
 class Unreadable(io.RawIOBase):

@@ -15,10 +15,13 @@ from localspec.tui.clipboard import clipboard_picture, fill_clipboard
 from localspec.tui.message import MessageLayout, _text
 from localspec.tui.message_text import MessageText
 from localspec.tui.pictures import picture_strips
+from localspec.tui.sheets import ListenSheet
 from localspec.tui.typeset import Typesetter
 from tests.support.checks import refuses
 from tests.support.media import picture_file, sound_file
+from tests.support.microphone import QUIET, microphone_double
 from tests.tui.driving import PATIENCE_S, Chat, drive, driven
+from tests.tui.lines import said
 from tests.tui.scripted import READY, window
 
 SEES = {"sees": True, "otherwise": ["A picture.", "Yes."]}
@@ -299,6 +302,74 @@ async def test_the_picture_in_the_clipboard_is_attached(
     await chat.ask("Like @clipboard-1.png?", lacks="no file matches")
     (part,) = chat.session.talk.messages[0].message.media
     assert (part.name, part.data) == ("clipboard-1.png", data)
+
+
+# Speech.
+
+
+@driven({"hears": True, "otherwise": ["I heard it."]})
+async def test_speech_is_attached(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = microphone_double(monkeypatch)
+    await chat.ready()
+    await chat.run("/listen")
+    await chat.until_text("recording 0.5 s of 60", "Enter ends")
+    assert not streams.opened[0].closed
+    await chat.press("enter", typed="@recording-1.wav ")
+    assert streams.opened[0].closed
+    await chat.until_text("recording-1.wav · 8.0 KB · 0.5 s · 5 tokens")
+    await chat.press("enter")
+    await chat.until_rest()
+    chat.see("I heard it.")
+    await chat.run("/listen And this?")
+    await chat.until_sheet(ListenSheet)
+    await chat.press("enter")
+    await chat.until_rest()
+    assert chat.questions[1] == "And this? @recording-2.wav"
+    await chat.run("/listen")
+    await chat.until_sheet(ListenSheet)
+    await chat.press("escape", typed="")
+    assert all(each.closed for each in streams.opened)
+    assert len(chat.questions) == 2
+    monkeypatch.setattr(streams, "level", QUIET)
+    await chat.run("/listen")
+    await chat.until_sheet(ListenSheet)
+    await chat.press("enter", shows="only silence was recorded: check the microphone")
+
+
+@driven({"sees": True})
+async def test_only_a_model_that_hears_listens(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = microphone_double(monkeypatch)
+    await chat.ready()
+    await chat.run("/listen")
+    chat.see("toy takes no sounds: attach sounds with one that hears, such as audio-taker")
+    assert streams.opened == []
+
+
+# Lines.
+
+
+def test_pictures_and_speech_in_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    microphone_double(monkeypatch)
+    monkeypatch.setattr("localspec.tui.plain.enter_pressed", lambda: True)
+    file = placed(tmp_path)
+    lines = (f"'{file}' Which?", "/listen", "Say @recording-1.wav again", "/listen And this?")
+    script = {"sees": True, "hears": True, "otherwise": ["One.", "Two.", "Three."]}
+    code, out, err = said(tmp_path, *lines, script=script, answers=iter(()))
+    assert (code, out) == (0, "One.\nTwo.\nThree.\n")
+    for line in (
+        "recording: Enter ends it",
+        "recorded 0.5 s",
+        "@recording-1.wav in a question attaches it",
+    ):
+        assert line in err
+    assert "▀" not in out + err
+    code, out, err = said(tmp_path, "/copy all", "/listen", script=script, resume=1)
+    assert "user: @photo.png Which?" in out
+    assert "recording needs a terminal" in err
+    code, out, err = said(tmp_path, "/history 1", script=script)
+    assert "You: @photo.png Which?\n+ photo.png · 757.5 KB · 640 x 480\n" in out
+    code, out, err = said(tmp_path, "Look: @photo.png", "/paste")
+    assert "toy reads text only: attach pictures with one that sees, such as seer" in err
 
 
 # Drawing.
