@@ -1,0 +1,195 @@
+"""Pictures and sounds through the whole line of data, on SmolLM2 with small encoders of every kind.
+
+These are the short forms; the slow ones take twenty pictures and ten sounds, beside llama.cpp's own programs where LOCALSPEC_LLAMA_SERVER names one.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lab.synthetic.encoders import KINDS
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Finished, Reply, RequestFailed
+from localspec.chat.request import Request
+from localspec.decoding.round import StopReason
+from localspec.errors import ContextOverflow, UsageError
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.messages import MediaPart, Message
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.support.media import PICTURES, SOUNDS, picture_file, sound_file
+from tests.support.peers import cli_answer, needs_peers, server_answer, started
+
+QUESTION = "What is this?"
+GREEDY = SamplingParams(temperature=0.0, repeat_penalty=1.0)
+Models = Callable[[str], tuple[Path, Path]]
+Opened = Callable[..., Assistant]
+
+
+def part(kind: str, number: int, form: str = "PNG") -> MediaPart:
+    if kind == "sound":
+        return MediaPart.of(sound_file(number), f"{number}.wav")
+    return MediaPart.of(picture_file(number, form), f"{number}.{form.lower()}")
+
+
+def question(*parts: MediaPart, text: str = QUESTION) -> Conversation:
+    return Conversation(messages=[Message.user(text, media=parts)])
+
+
+def ask(assistant: Assistant, *parts: MediaPart, text: str = QUESTION, tokens: int = 24) -> Reply:
+    """Answer from an empty cache."""
+    for model in (assistant.models.target, assistant.models.draft_model):
+        if model is not None:
+            model.truncate(0)
+    return assistant.reply(question(*parts, text=text), ReplyOptions(GREEDY, max_tokens=tokens))
+
+
+@pytest.fixture(scope="module")
+def opened(seeing_models: Models) -> Iterator[Opened]:
+    """What returns an assistant that sees or hears by an encoder of a kind; only the latest stays loaded."""
+    last: list[tuple[object, Assistant]] = []
+
+    def opened(
+        kind: str, *, draft: str = "off", exact: bool = False, parallel: int = 1
+    ) -> Assistant:
+        key = kind, draft, exact, parallel
+        if not last or last[0][0] != key:
+            while last:
+                last.pop()[1].close()
+            target, encoder = map(str, seeing_models(kind))
+            launch = LaunchOptions(
+                target=target,
+                draft_model=target if draft == "model" else None,
+                draft=draft,
+                mmproj=encoder,
+                exact=exact,
+                load=LoadOptions(n_ctx=4096, threads=2, gpu_layers=0),
+            )
+            plan = make_plan(launch, parallel=parallel)
+            last.append((key, load(plan, parallel=parallel).assistant))
+        return last[0][1]
+
+    yield opened
+    for _, assistant in last:
+        assistant.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_turn_evaluates_nothing_of_a_picture(opened: Opened, kind: str) -> None:
+    assistant = opened(kind)
+    texts = {ask(assistant, part(kind, number), tokens=12).text for number in (2, 5)}
+    assert len(texts) == 2
+    conversation = question(part(kind, 5))
+    options = ReplyOptions(GREEDY, max_tokens=12)
+    assistant.models.target.truncate(0)
+    first = assistant.reply(conversation, options)
+    assert first.cached_tokens == 0
+    assert first.text in texts
+    conversation.append_user("And what else?")
+    second = assistant.reply(conversation, options)
+    assert second.cached_tokens >= first.prompt_tokens
+    assert second.prompt_tokens - second.cached_tokens < 30
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("kind", ["tiles", "grid", "whole", "plain", "sound"])
+def test_drafts_change_no_byte(opened: Opened, kind: str) -> None:
+    parts = [part(kind, number) for number in (1, 5)]
+    plain = [ask(opened(kind, exact=True), each) for each in parts]
+    for draft in ("lookup", "model"):
+        assistant = opened(kind, exact=True, draft=draft)
+        drafted = [ask(assistant, each) for each in parts]
+        assert [each.tokens for each in drafted] == [each.tokens for each in plain]
+        assert [each.prompt_tokens for each in drafted] == [each.prompt_tokens for each in plain]
+        assert draft == "lookup" or sum(each.acceptance.accepted for each in drafted) > 10
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("kind", ["tiles", "grid", "whole", "plain", "sound"])
+def test_several_at_once_say_what_each_says_alone(opened: Opened, kind: str) -> None:
+    assistant = opened(kind, exact=True, parallel=3)
+    prompts = [question(part(kind, number)) for number in (5, 1, 5, 2)]
+    prompts += [question(text="Name three rivers.")]
+    options = ReplyOptions(GREEDY, max_tokens=16)
+    alone = [assistant.reply(each, options).tokens for each in map(copied, prompts)]
+    for number, prompt in enumerate(prompts):
+        assistant.submit(Request(-1 - number, prompt.messages, options))
+    ends: dict[int, Reply] = {}
+    while len(ends) < len(prompts):
+        assistant.step()
+        for number, event in assistant.take():
+            assert not isinstance(event, RequestFailed), event
+            if isinstance(event, Finished):
+                ends[-1 - number] = event.reply
+    assert [ends[number].tokens for number in range(len(prompts))] == alone
+
+
+def copied(conversation: Conversation) -> Conversation:
+    return Conversation(messages=list(conversation.messages))
+
+
+def test_a_reply_is_cancelled_within_a_chunk_and_the_next_is_whole(opened: Opened) -> None:
+    assistant = opened("grid")
+    expected = ask(assistant, part("grid", 14)).tokens
+    assistant.models.target.truncate(0)
+    request = Request(-7, question(part("grid", 14)).messages, ReplyOptions(GREEDY, max_tokens=24))
+    events = assistant.events(request)
+    next(events)  # it was started
+    timer = threading.Timer(0.01, assistant.cancel, [-7])
+    timer.start()
+    *_, end = events
+    timer.join()
+    assert isinstance(end, Finished)
+    assert end.reply.stop_reason is StopReason.CANCELLED
+    assert ask(assistant, part("grid", 14)).tokens == expected
+
+
+def test_more_pictures_than_there_is_context_are_refused_and_the_next_is_answered(
+    opened: Opened,
+) -> None:
+    assistant = opened("plain")
+    expected = ask(assistant, part("plain", 5)).text
+    many = [part("plain", number % PICTURES) for number in range(60)]
+    with pytest.raises(ContextOverflow) as caught:
+        ask(assistant, *many)
+    assert "\n" not in str(caught.value)
+    assert ask(assistant, part("plain", 5)).text == expected
+
+
+@pytest.mark.parametrize(("kind", "other"), [("plain", "sound"), ("sound", "plain")])
+def test_what_a_model_does_not_take_is_refused(opened: Opened, kind: str, other: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ask(opened(kind), part(other, 1))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@needs_peers
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_and_counts_are_those_of_llama_server(
+    opened: Opened, seeing_models: Models, kind: str
+) -> None:
+    parts = [part(kind, number) for number in range(SOUNDS if kind == "sound" else PICTURES)]
+    with closing(started(*seeing_models(kind))) as server:
+        theirs = [server_answer(server, each, QUESTION, 24) for each in parts]
+    ours = [ask(opened(kind), each) for each in parts]
+    assert [(each.text, each.prompt_tokens) for each in ours] == theirs
+    assert len({text for text, _ in theirs}) >= 10
+
+
+@pytest.mark.slow
+@needs_peers
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_are_those_of_llama_mtmd_cli(
+    opened: Opened, seeing_models: Models, kind: str, tmp_path: Path
+) -> None:
+    for number in range(0, 10, 3):
+        each = part(kind, number)
+        file = tmp_path / each.name
+        file.write_bytes(each.data)
+        theirs = cli_answer(*seeing_models(kind), file, QUESTION, 24)
+        assert ask(opened(kind), each).text.strip() == theirs.strip()
