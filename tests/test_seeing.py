@@ -99,13 +99,13 @@ def test_a_second_turn_evaluates_nothing_of_a_picture(opened: Opened, kind: str)
 @pytest.mark.parametrize("kind", ["tiles", "grid", "whole", "plain", "sound"])
 def test_drafts_change_no_byte(opened: Opened, kind: str) -> None:
     parts = [part(kind, number) for number in (1, 5)]
-    plain = [ask(opened(kind, exact=True), each) for each in parts]
+    plain = [ask(opened(kind, exact=True), each, tokens=16) for each in parts]
     for draft in ("lookup", "model"):
         assistant = opened(kind, exact=True, draft=draft)
-        drafted = [ask(assistant, each) for each in parts]
+        drafted = [ask(assistant, each, tokens=16) for each in parts]
         assert [each.tokens for each in drafted] == [each.tokens for each in plain]
         assert [each.prompt_tokens for each in drafted] == [each.prompt_tokens for each in plain]
-        assert draft == "lookup" or sum(each.acceptance.accepted for each in drafted) > 10
+        assert draft == "lookup" or sum(each.acceptance.accepted for each in drafted) > 8
 
 
 @pytest.mark.first(2)
@@ -153,7 +153,7 @@ def test_more_pictures_than_there_is_context_are_refused_and_the_next_is_answere
 ) -> None:
     assistant = opened("plain")
     expected = ask(assistant, part("plain", 5)).text
-    many = [part("plain", number % PICTURES) for number in range(60)]
+    many = [part("plain", 9)] * 50
     with pytest.raises(ContextOverflow) as caught:
         ask(assistant, *many)
     assert "\n" not in str(caught.value)

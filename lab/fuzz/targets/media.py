@@ -18,15 +18,15 @@ _SMALL = (0, 2, 13, 18)
 
 
 def _saved(form: str, **options: object) -> bytes:
-    file, first = io.BytesIO(), Image.open(io.BytesIO(picture_file(13)))
+    file, first = io.BytesIO(), Image.open(io.BytesIO(picture_file(18)))
     first.save(file, form, **options)  # type: ignore[arg-type]
     return file.getvalue()
 
 
 SEEDS = (
     *map(picture_file, _SMALL),
-    picture_file(13, "JPEG"),
-    _saved("GIF", save_all=True, append_images=[Image.new("L", (31, 33), 90)]),
+    picture_file(18, "JPEG"),
+    _saved("GIF", save_all=True, append_images=[Image.new("L", (57, 57), 90)]),
     _saved("BMP"),
     _saved("WEBP"),
     sound_file(0),
