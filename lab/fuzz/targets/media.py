@@ -19,7 +19,7 @@ _SMALL = (0, 2, 13, 18)
 
 def _saved(form: str, **options: object) -> bytes:
     file, first = io.BytesIO(), Image.open(io.BytesIO(picture_file(18)))
-    first.save(file, form, **options)  # type: ignore[arg-type]
+    first.save(file, form, **options)
     return file.getvalue()
 
 
