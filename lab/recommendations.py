@@ -9,7 +9,7 @@ nominal speed that passes usually reach: two thirds, on a GPU three quarters.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from localspec.models.entries import HEADS, ModelEntry, Purpose
+from localspec.models.entries import HEADS, Purpose
 from localspec.models.recommend import (
     ENOUGH_PER_S,
     MOST_OF_GPU,
@@ -126,8 +126,8 @@ def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
 
 def heads_table(registry: Registry) -> Iterator[str]:
     """Yield the lines of the table of heads."""
-    yield "|model|heads|file|who says so|published acceptance|"
-    yield "|---|---|---|---|---|"
+    yield "|model|heads|published acceptance|"
+    yield "|---|---|---|"
     for entry in registry.models.values():
         heads = entry.heads
         if heads is None:
@@ -136,16 +136,9 @@ def heads_table(registry: Registry) -> Iterator[str]:
         cells = [
             f"`{target.name if target else heads.target}`",
             HEADS[heads.kind],
-            f"{_file(entry)}",
-            f"{heads.source} ({heads.date})",
             heads.published or "?",
         ]
         yield f"|{'|'.join(cells)}|"
-
-
-def _file(entry: ModelEntry) -> str:
-    hub = entry.hub
-    return "" if hub is None else f"{hub.repo}/{hub.file}"
 
 
 if __name__ == "__main__":

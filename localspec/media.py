@@ -2,7 +2,6 @@
 
 import io
 import warnings
-from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from localspec.display import printable_line
@@ -12,26 +11,36 @@ MOST_BYTES = 32 << 20
 """Of one picture or sound."""
 MOST_PIXELS = 64_000_000
 """Of one picture: more are a bomb, or a scan that an encoder would shrink to a thousandth."""
-_BEGINNINGS: Mapping[bytes, Literal["image", "audio"]] = {
-    b"\x89PNG\r\n\x1a\n": "image",
-    b"\xff\xd8\xff": "image",
-    b"GIF8": "image",
-    b"BM": "image",
-    b"fLaC": "audio",
-    b"ID3": "audio",
-    b"\xff\xfb": "audio",
-    b"\xff\xf3": "audio",
-    b"\xff\xf2": "audio",
+MOST_SECONDS = 3600
+"""Of one sound."""
+_WAV_FORMS = (1, 3, 6, 7, 0xFFFE)
+"""Numbers, floats, A-law, u-law, and what is described by more."""
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"BM": "image/bmp",
+    b"fLaC": "audio/flac",
+    b"ID3": "audio/mpeg",
+    b"\xff\xfb": "audio/mpeg",
+    b"\xff\xf3": "audio/mpeg",
+    b"\xff\xf2": "audio/mpeg",
 }
-_RIFF: Mapping[bytes, Literal["image", "audio"]] = {b"WEBP": "image", b"WAVE": "audio"}
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+
+
+def media_type(data: bytes) -> str:
+    """Return the MIME type of a picture or a sound by its first bytes; empty for everything else."""
+    if data[:4] == b"RIFF":
+        return _RIFF.get(data[8:12], "")
+    return next((kind for first, kind in _BEGINNINGS.items() if data.startswith(first)), "")
 
 
 def media_kind(data: bytes) -> Literal["image", "audio"] | None:
     """Return whether a file is a picture or a sound by its first bytes; None for everything else."""
-    if data[:4] == b"RIFF":
-        return _RIFF.get(data[8:12])
-    return next((kind for first, kind in _BEGINNINGS.items() if data.startswith(first)), None)
+    kind = media_type(data)
+    return "image" if kind.startswith("image/") else "audio" if kind else None
 
 
 def checked_kind(data: bytes, name: str) -> Literal["image", "audio"]:
@@ -55,6 +64,21 @@ def checked_kind(data: bytes, name: str) -> Literal["image", "audio"]:
     if kind == "image":
         picture_size(data, name)
     return kind
+
+
+_SENSES = {"image": ("pictures", "sees"), "audio": ("sounds", "hears")}
+
+
+def why_not_taken(
+    kind: Literal["image", "audio"], model: str, *, sees: bool, hears: bool, other: str | None
+) -> str | None:
+    """Return why a model cannot take a picture or a sound, with the `other` model that can; None where it takes it."""
+    if sees if kind == "image" else hears:
+        return None
+    things, verb = _SENSES[kind]
+    why = f"takes no {things}" if sees or hears else "reads text only"
+    such_as = f", such as {other}" if other else ""
+    return f"{model} {why}: attach {things} with one that {verb}{such_as}"
 
 
 class Picture(NamedTuple):
@@ -99,8 +123,13 @@ def picture_size(data: bytes, name: str) -> tuple[int, int]:
     return width, height
 
 
-def picture(data: bytes, name: str) -> Picture:
+def picture(data: bytes, name: str, within: tuple[int, int] | None = None) -> Picture:
     """Return the pixels of a picture, upright; the first of one that moves.
+
+    Args:
+        data: the file.
+        name: how the user calls it.
+        within: width and height that it is shrunk to, if it is larger; None leaves its size.
 
     Raises:
         UsageError: it is damaged, or too large.
@@ -110,9 +139,62 @@ def picture(data: bytes, name: str) -> Picture:
     picture_size(data, name)
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            if within is not None:  # before it is turned: a JPEG is decoded small
+                image.thumbnail((max(within), max(within)))
             upright = ImageOps.exif_transpose(image).convert("RGB")
+            if within is not None:
+                upright.thumbnail(within)
             return Picture(*upright.size, upright.tobytes())
     except (OSError, ValueError, SyntaxError, EOFError, MemoryError, IndexError, TypeError):
         raise UsageError(
             f"{printable_line(name)} is damaged: it cannot be decoded; give another file"
         ) from None
+
+
+def sound_seconds(data: bytes) -> float | None:
+    """Return how long a sound is by the header of its file; None where that does not say so, as in MP3."""
+    data = _untagged(data)
+    if data[:4] == b"fLaC" and len(data) >= 26:
+        rate_and_count = int.from_bytes(data[18:26], "big")
+        rate, count = rate_and_count >> 44, rate_and_count & (1 << 36) - 1
+        return count / rate if rate and count else None
+    bytes_per_s, at = 0, 12
+    while data[:4] == b"RIFF" and at + 8 <= len(data):
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        if data[at : at + 4] == b"fmt " and not bytes_per_s:
+            bytes_per_s = _wav_rate(data[at + 8 : at + 24])
+        elif data[at : at + 4] == b"data":
+            return min(size, len(data) - at - 8) / bytes_per_s if bytes_per_s else None
+        at += 8 + size + size % 2
+    return None
+
+
+def check_sound(data: bytes, name: str) -> None:
+    """Raise where a sound is not to be decoded: a decoder makes room for all that a header claims.
+
+    Raises:
+        UsageError: it is longer than an hour, or its header does not say how long it is.
+    """
+    seconds = sound_seconds(data)
+    if seconds is None and _untagged(data).lstrip(b"\0")[:1] != b"\xff":  # of MP3
+        raise UsageError(f"{printable_line(name)} is damaged: its header cannot be read")
+    if seconds is not None and seconds > MOST_SECONDS:
+        raise UsageError(
+            f"{printable_line(name)} lasts {seconds / 60:.0f} minutes: give a sound of {MOST_SECONDS // 60} at most"
+        )
+
+
+def _untagged(data: bytes) -> bytes:
+    """Return what is behind the tags that a file begins with, which a decoder skips."""
+    while data[:3] == b"ID3" and len(data) >= 10:
+        data = data[10 + sum(each << 7 * (3 - at) for at, each in enumerate(data[6:10])) :]
+    return data
+
+
+def _wav_rate(chunk: bytes) -> int:
+    """Return the fewest bytes that a second of a WAV file may take, by what is in its `fmt` chunk; 0 if it is compressed."""
+    if len(chunk) < 16:
+        return 0
+    fields = (0, 2), (2, 4), (4, 8), (12, 14), (14, 16)
+    form, channels, rate, frame, bits = (int.from_bytes(chunk[a:b], "little") for a, b in fields)
+    return rate * max(1, min(frame, channels * bits // 8)) if form in _WAV_FORMS else 0

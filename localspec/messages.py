@@ -16,7 +16,7 @@ import msgspec
 
 from localspec.display import printable
 from localspec.errors import UsageError
-from localspec.media import checked_kind
+from localspec.media import checked_kind, media_type
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -91,6 +91,12 @@ class MediaPart(Tagged, frozen=True):
     def sha256(self) -> str:
         """The hash of the file, in hexadecimal digits."""
         return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def data_url(self) -> str:
+        """The file as a URL that holds all of it."""
+        encoded = binascii.b2a_base64(self.data, newline=False).decode("ascii")
+        return f"data:{media_type(self.data)};base64,{encoded}"
 
     @property
     def marker(self) -> str:
@@ -407,7 +413,11 @@ def _form(value: Any, what: str) -> tuple[Role, _MessageForm]:
         form = msgspec.convert(fields, _MessageForm)
     except msgspec.ValidationError as error:
         reason = printable(str(error))[:160]
-        remedy = "only text is supported" if "$.content" in reason else "check that field"
+        remedy = (
+            "only texts, pictures and sounds are supported"
+            if "$.content" in reason
+            else "check that field"
+        )
         raise UsageError(f"{what} cannot be read ({reason}): {remedy}") from None
     for name, each in fields.items():
         if _has_half(each):

@@ -38,6 +38,7 @@ HOMES = {
     "llguidance": ("localspec.grammar",),
     "textual": ("localspec.tui",),
     "PIL": ("localspec.media",),
+    "sounddevice": ("localspec.session.microphone",),
     "huggingface_hub": ("localspec.models.hub",),
     "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
     "docx": ("localspec.retrieval",),

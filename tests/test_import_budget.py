@@ -49,7 +49,7 @@ def script(*words: str) -> str:
 
 # What runs, how many modules of ours at most, and which slow libraries. Lower a number when it falls; a higher one
 # needs a reason. What architectures can draft with is judged wherever pairs and memory are; what heads add, by what passes
-# cost, wherever models are listed.
+# cost, wherever models are listed. What a picture is comes with messages; which mmproj file belongs to a model, with models.
 MODEL_LIBRARIES = {"llama_cpp", "numpy", "platformdirs"}
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     # click lays it out: errors and how they are printed come with the root of all verbs.
@@ -65,13 +65,13 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "stats --help": (script("stats", "--help"), 46, {"platformdirs", "rich.console", "sqlite3"}),
     "bench --help": (script("bench", "--help"), 128, MODEL_LIBRARIES),
     "tailor --help": (script("tailor", "--help"), 136, MODEL_LIBRARIES),
-    "pull --help": (script("pull", "--help"), 91, MODEL_LIBRARIES),
-    "list --help": (script("list", "--help"), 62, {"numpy", "platformdirs"}),
-    "check --help": (script("check", "--help"), 62, {"numpy", "platformdirs"}),
+    "pull --help": (script("pull", "--help"), 94, MODEL_LIBRARIES),
+    "list --help": (script("list", "--help"), 65, {"numpy", "platformdirs"}),
+    "check --help": (script("check", "--help"), 65, {"numpy", "platformdirs"}),
     "config --help": (script("config", "--help"), 35, {"platformdirs"}),
-    "index --help": (script("index", "--help"), 63, {"numpy", "platformdirs", "sqlite3"}),
+    "index --help": (script("index", "--help"), 66, {"numpy", "platformdirs", "sqlite3"}),
     "doctor --help": (script("doctor", "--help"), 105, MODEL_LIBRARIES | {"sqlite3"}),
-    "chat --help": (script("chat", "--help"), 47, {"platformdirs"}),
+    "chat --help": (script("chat", "--help"), 48, {"platformdirs"}),
     "screens of chat": (
         _SCREENS,
         102,

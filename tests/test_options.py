@@ -114,7 +114,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run, "read_prompt", str)
+    monkeypatch.setattr("localspec.cli.prompt.read_prompt", str)
     monkeypatch.setattr(run, "open_engine", _answer)
     monkeypatch.setattr(chat_front, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)

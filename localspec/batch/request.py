@@ -1,9 +1,12 @@
 """The request that a line makes, in any of the forms in which prompts are written down."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from localspec.batch.line_template import LineTemplate
 from localspec.batch.record import Id, line_seed
@@ -12,7 +15,8 @@ from localspec.chat.request import Request
 from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
-from localspec.messages import Message, checked_text, from_json
+from localspec.media import MOST_BYTES
+from localspec.messages import MediaPart, Message, checked_text, from_json
 from localspec.options import ReplyOptions, cut
 from localspec.options.fields import FIELDS, SAMPLING, THINKING, think_of, with_fields
 
@@ -55,6 +59,7 @@ class Form:
         system: system prompt of lines that have none of their own.
         raw: let prompts go to the model as they are, without chat template.
         gate: what is masked in answers, see `Request`.
+        folder: holds the pictures and sounds that lines may name; None where they may name none.
     """
 
     options: ReplyOptions
@@ -63,6 +68,7 @@ class Form:
     system: str | None = None
     raw: bool = False
     gate: str = ""
+    folder: Path | None = None
 
     @property
     def needed(self) -> str | None:
@@ -219,7 +225,7 @@ def _prompt(
             raise UsageError("prompt and messages cannot be combined: a line has one of them")
         if form.raw:
             raise UsageError("messages need the chat template, and --raw goes without it")
-        return _conversation(messages, system)
+        return _conversation(messages, system, form.folder)
     if (
         body
     ):  # the older endpoint continues a text, for which the system prompt of the run is not meant
@@ -239,11 +245,12 @@ def _text(text: Any, system: str | None, form: Form, what: str) -> _Prompt:
     return checked_text(text, what)
 
 
-def _conversation(messages: Any, system: str | None) -> tuple[Message, ...]:
+def _conversation(messages: Any, system: str | None, folder: Path | None) -> tuple[Message, ...]:
     """Return messages as a conversation; if the last is the assistant's, the answer goes on with it."""
     if not isinstance(messages, list) or not messages:
         raise UsageError("messages is empty, or not a list: write at least one user message")
-    turns = [_message(each, f"message {number}") for number, each in enumerate(messages, 1)]
+    open_url = _opener(folder)
+    turns = [_message(each, f"message {n}", open_url) for n, each in enumerate(messages, 1)]
     if all(each.role == "system" for each in turns):
         raise UsageError("messages has nothing to answer: write at least one user message")
     return (*_system(None if turns[0].role == "system" else system), *turns)
@@ -253,7 +260,38 @@ def _system(text: str | None) -> tuple[Message, ...]:
     return () if text is None else (Message.system(text),)
 
 
-def _message(value: Any, what: str) -> Message:
+def _opener(folder: Path | None) -> Callable[[str], MediaPart]:
+    """Return what opens pictures and sounds that a line names: of files below a folder, no link leads out of it."""
+
+    def open_url(url: str) -> MediaPart:
+        visible = printable_line(url[:80])
+        scheme, colon, rest = url.partition(":")
+        is_file = scheme.lower() == "file"
+        if colon and not is_file and "/" not in scheme:
+            raise UsageError(
+                f"{visible} is not fetched: write a data: URL with its base64, or name a file"
+            )
+        if folder is None:
+            raise UsageError(
+                f"{visible} is not opened: lines from stdin have pictures as data: URLs"
+            )
+        # Imported here: most lines name none.
+        from localspec.toolbox.folder import Folder  # noqa: PLC0415
+
+        name = unquote(rest.removeprefix("//")) if is_file else url
+        try:
+            with closing(Folder(folder)) as opened:
+                read = opened.read(name, MOST_BYTES)
+        except OSError as error:
+            raise UsageError(f"{visible} cannot be read ({error.strerror})") from None
+        if read is None:
+            raise UsageError(f"{visible} is not in the folder of the lines: check its name")
+        return MediaPart.of(read[1], name)
+
+    return open_url
+
+
+def _message(value: Any, what: str, open_url: Callable[[str], MediaPart]) -> Message:
     if isinstance(value, dict):
         role = value.get("role")
         if role not in _ROLES:  # no line has tools
@@ -263,4 +301,4 @@ def _message(value: Any, what: str) -> Message:
         if value.get("tool_calls"):
             raise UsageError(f"{what} calls tools, which are not supported: remove tool_calls")
         value = {name: value.get(name) for name in ("role", "content", "reasoning_content")}
-    return from_json(value, what)
+    return from_json(value, what, open_url)

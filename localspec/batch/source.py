@@ -26,7 +26,7 @@ MOST_HELD = 4
 """Lines that are read ahead: one would do, and each may have megabytes."""
 
 _TOO_LONG = (
-    f"the line has more than {MOST_LINE_BYTES >> 20} MB, more than any context holds: shorten it"
+    f"the line has more than {MOST_LINE_BYTES >> 20} MB: shorten it, or name its pictures as files"
 )
 _LOOK_EVERY_S = 0.2
 _PIECE_BYTES = 1 << 16

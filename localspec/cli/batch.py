@@ -149,7 +149,8 @@ def batch(source: str, settings: Settings, batching: BatchFlags, workload: str |
     system prompt, temperature, top_k, top_p, min_p, repeat_penalty, presence_penalty,
     frequency_penalty, penalty_last_n, logit_bias, max_tokens, seed, stop, json_schema, grammar,
     regex, lark, and OpenAI's response_format. With --template, fields of these names are data like
-    any other; put a line's options into an object in the field reply_options.
+    any other; put a line's options into an object in the field reply_options. Messages may have
+    pictures and sounds as OpenAI's parts; an image_url is a data: URL or a file in SOURCE's folder.
 
     Answers keep the order of the lines. Each is written as soon as it is ready, with its id,
     figures, and a receipt: the run's seed, the models' sha256, the build, and a digest of the
@@ -165,6 +166,8 @@ def batch(source: str, settings: Settings, batching: BatchFlags, workload: str |
     skipped.
     """
     form, suffix = batching.form(settings), Path(source).suffix.lower()
+    if source != "-":
+        form = replace(form, folder=Path(source).parent)
     given = settings.given_sampling * (settings.server is not None)
     load = Load(settings.launch, batching.parallel, workload=workload, given=given)
     with (

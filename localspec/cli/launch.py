@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 import click
+import msgspec
 
 from localspec.chat.call_finder import offers_tools
 from localspec.cli.agents import AGENTS, Agent
@@ -131,9 +132,11 @@ def _running(settings: Settings) -> Running | None:
     fit = [
         each
         for each in servers()
-        if _address(each) and not each.keyed and wanted in {None, each.model}
+        if _address(each) and not each.keyed and wanted in {None, each.model, *each.models}
     ]
-    return fit[-1] if fit else None
+    if not fit or wanted in {None, fit[-1].model}:
+        return fit[-1] if fit else None
+    return msgspec.structs.replace(fit[-1], model=wanted, n_ctx=fit[-1].models[str(wanted)])
 
 
 def _address(running: Running) -> str:

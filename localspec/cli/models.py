@@ -5,7 +5,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from localspec.display import notice
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
 from localspec.launch.rows import ModelRow, model_rows
 from localspec.models.architectures import how_it_drafts
-from localspec.models.entries import HEADS, MODEL_NAME, ModelEntry
-from localspec.models.gguf import read_model
+from localspec.models.entries import HEADS, MODEL_NAME, HubName, Medium, ModelEntry
+from localspec.models.gguf import read_header, read_model
 from localspec.models.inventory import (
     Fact,
     Item,
@@ -30,9 +30,11 @@ from localspec.models.inventory import (
     plan_removal,
     remove,
 )
-from localspec.models.names import import_file
+from localspec.models.mmproj import ENCODERS, encoded, in_words, mmproj_of, takes, why_no_mmproj
+from localspec.models.names import import_file, look_up, resolve
 from localspec.models.pairs import Fit, PairReport, Side, check_pair, quoted, suggest
 from localspec.models.registry import USER_FILE, Registry, load_registry
+from localspec.models.repository import model_header
 from localspec.models.store import Store
 from localspec.storage.files import size_text
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -45,8 +47,8 @@ def search(words: tuple[str, ...], json_: bool) -> None:
     """List the models that match all WORDS, or all models: chat models first, this year's before others.
 
     Searches names and what models are good for. `*` marks models on this machine, `tools` models
-    that can call tools, `thinking` models that reason before they answer, `heads` models with heads
-    that draft for them.
+    that can call tools, `thinking` models that reason before they answer, `images` and `audio` models
+    that take these beside text, `heads` models with heads that draft for them.
     """
     registry, text = load_registry(), " ".join(words).lower()
     rows = model_rows(registry)
@@ -61,6 +63,10 @@ def search(words: tuple[str, ...], json_: bool) -> None:
     print_list([_row_facts(row, registry) for row in matches], table, "", json_=json_)
 
 
+def _takes(media: tuple[Medium, ...]) -> list[str]:
+    return in_words(media).split(", ")
+
+
 def _row_facts(row: ModelRow, registry: Registry) -> dict[str, Any]:
     assert row.pair is not None, "every row of the table has one"  # noqa: S101
     return {
@@ -68,7 +74,9 @@ def _row_facts(row: ModelRow, registry: Registry) -> dict[str, Any]:
         **fields(row.pair, "target draft draft_model"),
         "good_for": row.about or None,
         "caveat": row.pair.caveat or None,
-        **fields(row, "size_bytes draft_bytes tools thinking heads year here draft_here"),
+        **fields(row, "size_bytes mmproj_bytes draft_bytes tools thinking"),
+        "takes": _takes(row.takes),
+        **fields(row, "heads year here draft_here"),
         "default": row.name == registry.default_pair,
     }
 
@@ -76,7 +84,7 @@ def _row_facts(row: ModelRow, registry: Registry) -> dict[str, Any]:
 @click.command(name="list")
 @json_option
 def list_(json_: bool) -> None:
-    """List the models on this machine: name, size, where the file is, and its purpose unless it is a chat model.
+    """List the models on this machine: name, size, where the file is, and what it takes beside text, or its purpose.
 
     Files in the `store` belong to localspec. `hub cache` and `link` are files of other programs or
     your own, which are never deleted. `unfinished` downloads resume with the next pull.
@@ -88,6 +96,8 @@ def list_(json_: bool) -> None:
     for item in items:
         row = rows.get(item.entry.full_name) or rows.get(item.name)
         purpose = row.about if row is not None and row.kind not in {"chat", "code"} else ""
+        media = takes(item.entry) if item.mmproj_bytes else ()
+        purpose = purpose or (in_words(media) if media else "")
         size = size_text(item.entry.size_bytes)
         if item.where == "unfinished":
             size = f"{size_text(item.here_bytes)} of {size}"
@@ -98,7 +108,7 @@ def list_(json_: bool) -> None:
 
 def _item_facts(item: Item) -> dict[str, object]:
     return {
-        **fields(item, "name here_bytes where imported"),
+        **fields(item, "name here_bytes mmproj_bytes where imported"),
         **fields(item.entry, "size_bytes sha256"),
         "path": None if item.path is None else str(item.path),
         "learnt": None if item.entry.pin is None else item.entry.pin.date,
@@ -118,7 +128,8 @@ def _item_facts(item: Item) -> dict[str, object]:
 def show(name: str, program: str | None, json_: bool) -> None:
     """Show details of NAME, a model or a GGUF file.
 
-    `tools` is whether it can call tools, by its chat template. `drafts` are the known models that
+    `tools` is whether it can call tools, by its chat template; `takes` what it reads, with the
+    `mmproj` file where that is more than text. `drafts` are the known models that
     can draft for it, best first; `localspec check` judges any other.
     """
     registry = load_registry()
@@ -138,7 +149,8 @@ def show(name: str, program: str | None, json_: bool) -> None:
         newer = registry.newer(target)
         facts["newer"] = None if newer is None else f"{newer.name}, {size_text(newer.size_bytes)}"
     # The hub is not asked for it, and a file without tokenizer is no target.
-    judged = facts["n_vocab"] is not None if "n_vocab" in facts else registry.find(name)
+    is_known = target is not None and target.is_known
+    judged = facts["n_vocab"] is not None if "n_vocab" in facts else is_known
     drafts = suggest(name, registry) if judged else []
     if json_:
         facts_of_drafts = [{**asdict(each), "ratio": round(each.ratio, 2)} for each in drafts]
@@ -208,16 +220,23 @@ def _text(key: str, value: object) -> str:
 
 @click.command()
 @click.argument("target", shell_complete=complete_models)
-@click.argument("draft_model", shell_complete=complete_models)
+@click.argument(
+    "draft_model", metavar="[DRAFT_MODEL|MMPROJ]", required=False, shell_complete=complete_models
+)
 @json_option
-def check(target: str, draft_model: str, json_: bool) -> int:
-    """Check whether DRAFT_MODEL can draft for TARGET.
+def check(target: str, draft_model: str | None, json_: bool) -> int:
+    """Check whether DRAFT_MODEL can draft for TARGET, or whether TARGET fits MMPROJ, a file that lets it see or hear.
 
-    Both are names, GGUF files, or user/repo:QUANT on the hub, of which only the header is
-    downloaded. Models with different vocabularies can still work, with less gain. The exit code is
-    4 if they cannot.
+    Models are names, GGUF files, or user/repo:QUANT on the hub, of which only the header is
+    downloaded. Models with different vocabularies can still work, with less gain. Without a second
+    argument, checks the mmproj file that TARGET has. The exit code is 4 if they do not fit.
     """
-    report = check_pair(target, draft_model, load_registry())
+    registry = load_registry()
+    mmproj = _mmproj(target, draft_model, registry)
+    if mmproj is not None:
+        return _check_mmproj(target, mmproj, registry, json_=json_)
+    assert draft_model is not None, "there is an mmproj file without one"  # noqa: S101
+    report = check_pair(target, draft_model, registry)
     if json_:
         print_json(_check_facts(report))
     else:
@@ -228,6 +247,37 @@ def check(target: str, draft_model: str, json_: bool) -> int:
         rows = _check_rows(report, across=across)
         print_table(((f"  {key}", text) for key, text in rows), whole=True)
     return 0 if report.can_draft else PairMismatch.exit_code
+
+
+def _mmproj(target: str, file: str | None, registry: Registry) -> Path | None:
+    """Return the mmproj file to check: the target's without a file; None where the file is something else."""
+    if file is None:
+        model = resolve(target, registry)
+        path = None if isinstance(model, HubName) else mmproj_of(model)
+        if path is None:
+            raise UsageError(f"{target} has no mmproj file here: name one, or a draft model")
+        return path
+    path = Path(file).expanduser()
+    return path if path.is_file() and read_header(path).architecture == ENCODERS else None
+
+
+def _check_mmproj(target: str, path: Path, registry: Registry, *, json_: bool) -> int:
+    header, name = read_header(path), shown(path)
+    model = replace(model_header(look_up(target, registry)), name=target)
+    why, media = why_no_mmproj(model, header), encoded(header)
+    if json_:
+        facts = {
+            "fits": why is None,
+            "reason": why,
+            "takes": _takes(media) if why is None else None,
+        }
+        projector = header.text("clip.projector_type")
+        print_json({**facts, "target": target, "mmproj": str(path), "projector": projector})
+    elif why is None:
+        click.echo(f"fits: with {name}, {target} takes {in_words(media)}")
+    else:
+        click.echo(f"does not fit: {name} {why}")
+    return 0 if why is None else PairMismatch.exit_code
 
 
 def _check_rows(report: PairReport, *, across: bool) -> Iterator[tuple[str, str]]:

@@ -20,13 +20,23 @@ from localspec.cli.options import (
     is_model,
     is_one_word,
     several,
+    switch,
 )
+from localspec.cli.progress import ProgressLine
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
-from localspec.messages import Message
+from localspec.media import media_kind, why_not_taken
+from localspec.messages import DocumentPart, MediaPart, Message
 from localspec.models.registry import load_registry
-from localspec.options import LEAST_PASSAGE_TOKENS, PASSAGE_TOKENS
-from localspec.session.attachments import attached, read_document, unmatched
+from localspec.options import LEAST_PASSAGE_TOKENS, PASSAGE_TOKENS, LaunchOptions
+from localspec.session.attachments import (
+    Attachment,
+    attached,
+    attachment_of,
+    question_with,
+    read_attachment,
+    unmatched,
+)
 from localspec.session.citing import citations, passages_in
 from localspec.session.documents import Docs
 from localspec.session.preferences import FILE, Preferences, read_preferences
@@ -186,6 +196,12 @@ def _read_stdin() -> str:
         raise LocalspecError(
             f"stdin cannot be read ({error.strerror}): give the prompt as an argument"
         ) from None
+    kind = media_kind(raw) if b"\0" in raw else None
+    if kind is not None:
+        what = "a picture" if kind == "image" else "a sound"
+        raise UsageError(
+            f"stdin is {what}: attach it with -f -, and give the prompt as an argument"
+        )
     if len(raw) > _MOST_BYTES:
         raise LocalspecError(
             f"stdin has more than {_MOST_BYTES >> 20} MB, more than any context holds: shorten it"
@@ -199,6 +215,51 @@ def _read_stdin() -> str:
             "convert it, for example with iconv"
         ) from None
     return text.rstrip("\n")
+
+
+def _stdin_attachment() -> Attachment:
+    try:
+        attachment = attachment_of(sys.stdin.buffer, "stdin")
+    except OSError as error:
+        raise LocalspecError(f"stdin cannot be read ({error.strerror}): name a file") from None
+    if isinstance(attachment, DocumentPart) and not attachment.text.strip():
+        raise UsageError("stdin is empty: leave out -f -, or give a file on stdin")
+    return attachment
+
+
+def require_hearing(load: LaunchOptions) -> None:
+    """Raise UsageError if a target is known not to take sounds; a server knows that itself."""
+    from localspec.launch.names import named_models  # noqa: PLC0415 - few speak
+    from localspec.models.entries import HubName  # noqa: PLC0415
+    from localspec.models.mmproj import model_that_takes, takes  # noqa: PLC0415
+    from localspec.models.names import resolve  # noqa: PLC0415
+
+    if load.server is not None:
+        return
+    registry = load_registry()
+    name = named_models(load, registry)[0]
+    model = resolve(name, registry)
+    media = () if isinstance(model, HubName) else takes(model)
+    if "audio" in media or isinstance(model, HubName):
+        return
+    other = model_that_takes("audio", registry)
+    why_not = why_not_taken("audio", name, sees="image" in media, hears=False, other=other)
+    if why_not is not None:
+        raise UsageError(why_not)
+
+
+def _recorded() -> MediaPart:
+    """Return what the microphone hears until Enter."""
+    from localspec.session.microphone import BLOCK_S, Microphone, enter_pressed  # noqa: PLC0415 - few speak
+
+    if not sys.stdin.isatty():
+        raise UsageError("--listen needs a terminal, where Enter ends it: attach a file with -f")
+    with closing(Microphone()) as microphone, ProgressLine(enabled=True) as line:
+        if not line.drawn:
+            notice("recording: Enter ends it")
+        while not (microphone.is_full or enter_pressed(BLOCK_S)):
+            line.draw(f"{microphone.line} · Enter ends")
+    return MediaPart.of(microphone.wav(), "recording.wav")
 
 
 continue_option = click.option(
@@ -287,12 +348,14 @@ class QuestionFlags:
     """Flags for attached files and for the template of a prompt.
 
     Args:
-        files: Attach a text file, as @FILE does. Can be repeated.
+        files: Attach a text, a picture or a sound, as @FILE does; - attaches stdin. Can be repeated.
+        listen: Record from the microphone until Enter, and attach it.
         template: Named prompt template from chat.toml.
         params: Value of a template field; can be repeated.
     """
 
     files: tuple[str, ...] = several("-f", "--file", "FILE")
+    listen: bool = switch()
     template: str | None = flag("-t", "--template", "NAME", shell_complete=complete_personas)
     params: tuple[tuple[str, str], ...] = several("-p", "--param", "NAME VALUE", nargs=2)
 
@@ -314,12 +377,27 @@ class QuestionFlags:
 
         source = _text_of("template", name, read_preferences().templates)
         if prompt in {None, "-"}:
-            prompt = read_prompt(None) if _INPUT in source else None
+            prompt = self.read_prompt(None) if _INPUT in source else None
         fields = dict(self.params)
         if prompt is not None:
             fields[_INPUT] = prompt
         text = LineTemplate(source, f"template {name}").render(fields)
         return text if _INPUT in source or prompt is None else f"{text}\n\n{prompt}"
+
+    def read_prompt(self, argument: str | None) -> str:
+        """Return the prompt as the function `read_prompt` does; stdin is no part of it where it is attached, and speech may stand alone.
+
+        Raises:
+            UsageError: there is no prompt.
+            LocalspecError: stdin is not UTF-8.
+        """
+        if argument is None and self.listen:
+            return ""
+        if "-" not in self.files:
+            return read_prompt(argument)
+        if argument is None or argument == "-" or not argument.strip():
+            raise UsageError("-f - attaches stdin: give the prompt as an argument")
+        return argument
 
     def message(
         self,
@@ -345,15 +423,18 @@ class QuestionFlags:
         """
         index, typed = docs.open().parse_mention(typed)
         folder = Path.cwd()
-        documents = [read_document(name, folder) for name in self.files]
-        documents += attached(typed, folder)
+        files = [
+            _stdin_attachment() if name == "-" else read_attachment(name, folder)
+            for name in dict.fromkeys(self.files)
+        ]
+        files += attached(typed, folder)
+        files += [_recorded()] if self.listen else []
         for name in unmatched(typed, folder):
             if "/" in name or Path(name).suffix:
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")
             if not quiet:
                 notice(f"no file matches {name}: sent as text")
-        documents += index.documents(typed or text, before)
-        return Message.user(text, {each.name: each for each in documents}.values())
+        return question_with(text, [*files, *index.documents(typed or text, before)])
 
 
 def report_missing_vectors(index: "Index") -> None:

@@ -26,7 +26,8 @@ from localspec.launch.memories import memories
 from localspec.launch.rows import ModelRow, model_rows
 from localspec.launch.worth import why_idle
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.models.entries import ModelEntry, Purpose
+from localspec.models.entries import Medium, ModelEntry, Purpose
+from localspec.models.mmproj import WORDS, in_words, takes
 from localspec.models.pull import Wanted, bytes_to_fetch, fetch, files_of_all, require_room, wanted
 from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
 from localspec.models.registry import load_registry
@@ -65,8 +66,9 @@ class PullFlags:
 def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None:
     """Download each NAME, verify it, and print the paths of its files.
 
-    NAME is a model that `localspec search` lists, or user/repo:QUANT on the Hugging Face hub. Its
-    draft model or file of heads is downloaded, too, if it can make answers faster on this machine.
+    NAME is a model that `localspec search` lists, or user/repo:QUANT on the Hugging Face hub. The
+    file that lets it take images or audio (mmproj) comes with it, and its draft model or file of
+    heads if that can make answers faster on this machine.
 
     Files that you have are not downloaded again, and an interrupted download resumes. Before a
     large download, `pull` reads the file's header and says whether the model will fit in free
@@ -192,8 +194,10 @@ class Preview:
 
 @click.command("recommend")
 @click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
+@click.option("--images", is_flag=True, help="Recommend only models that take images.")
+@click.option("--audio", is_flag=True, help="Recommend only models that take audio.")
 @json_option
-def recommend_(code: bool, json_: bool) -> None:
+def recommend_(code: bool, images: bool, audio: bool, json_: bool) -> None:
     """Recommend models for this machine, best first; `*` marks models that you have.
 
     Recommends the largest model, or one nearly as large and much faster, that takes at most half of
@@ -204,7 +208,9 @@ def recommend_(code: bool, json_: bool) -> None:
     registry = load_registry()
     purpose: Purpose = "code" if code else "chat"
     places = memories(registry)
-    proposals = recommend(registry, places, purpose)
+    wanted_media: dict[Medium, bool] = {"image": images, "audio": audio}
+    media = [each for each, is_wanted in wanted_media.items() if is_wanted]
+    proposals = recommend(registry, places, purpose, media)
     rows = {row.name: row for row in model_rows(registry, places)}
     if json_:
         print_json(_document(places, proposals, rows))
@@ -218,10 +224,9 @@ def recommend_(code: bool, json_: bool) -> None:
         busy = f"other programs are using {others[0]:.1f} of {others[1]} cores"
         notice(f"{busy}; the predicted speeds are for an idle machine")
     if not proposals:
-        raise ModelUnavailable(
-            f"no model for {purpose} fits this machine's memory: try {registry.default_pair}, "
-            "a tiny demo model"
-        )
+        what = f"no model for {purpose}" + (f" that takes {in_words(media)}" if media else "")
+        demo = "" if media else f": try {registry.default_pair}, a tiny demo model"
+        raise ModelUnavailable(f"{what} fits this machine's memory{demo}")
     pairs = [(rows[each.pair], _reason(each)) for each in proposals]
     print_table(row.cells(f"{reason}: {row.about}") for row, reason in pairs)
     first = rows[proposals[0].pair]
@@ -242,7 +247,10 @@ def _reason(proposal: Recommendation) -> str:
         Suits.TIGHT: f", more than {memory.most:.0%} of it",
     }[proposal.suits]
     short = ", more than is free now" if proposal.is_short else ""
-    return f"{foreseen}, {size_text(proposal.needed_bytes)} {memory.name}{note}{short}"
+    mmproj = proposal.target.loaded_bytes - proposal.target.size_bytes
+    media = " and ".join(WORDS[each] for each in takes(proposal.target))
+    more = f" + {size_text(mmproj)} for {media}" if mmproj and not proposal.with_mmproj else ""
+    return f"{foreseen}, {size_text(proposal.needed_bytes)} {memory.name}{more}{note}{short}"
 
 
 def _document(

@@ -49,7 +49,7 @@ from localspec.cli.prompt import (
     continue_option,
     conversation_and_words,
     model_and_prompt,
-    read_prompt,
+    require_hearing,
     with_model,
 )
 from localspec.cli.tools import RepliesAndCalls, ToolFlags, typed_answer
@@ -165,9 +165,11 @@ def run(
     saved = _saved_conversation(conversation, output)
     if saved is not None and settings.named_model is None and not remote:
         settings = settings.with_model(saved.pair)
-    text = read_prompt(prompt)
+    text = question.read_prompt(prompt)
     before = () if saved is None else tuple(each.message for each in saved.messages)
     message = None
+    if question.listen:
+        require_hearing(settings.launch)
     if not output.raw:
         message = question.message(text, docs, prompt or "", before, quiet=output.quiet)
     settings, default = with_model(settings, quiet=output.quiet or output.json_)
@@ -229,8 +231,8 @@ def _check(
             "-c (--continue) keeps the conversation's own system prompt: remove --system",
         ),
         (
-            raw and (continues or output.keep or question.files),
-            "--raw takes only a prompt: remove -c (--continue), --keep and -f (--file)",
+            raw and (continues or output.keep or question.files or question.listen),
+            "--raw takes only a prompt: remove -c (--continue), --keep, -f (--file) and --listen",
         ),
         (raw and system.is_given, no_raw.format("--system", "system prompt")),
         (raw and is_typed("think"), no_raw.format("--think", "chat template")),
@@ -247,7 +249,7 @@ def _at_terminal() -> bool:
 
 def _is_chat(question: QuestionFlags, output: OutputFlags) -> bool:
     """Return whether a person at a terminal gave neither a prompt nor a flag that only `run` has."""
-    given = output.code, output.show_thinking, question.files, question.template
+    given = output.code, output.show_thinking, question.files, question.listen, question.template
     return output.is_interactive and not any(given)
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +44,7 @@ from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import EngineDied, Load, Notice
 from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
-from localspec.launch.names import named_models
+from localspec.launch.names import named_models, without_files
 from localspec.launch.recording import recorded
 from localspec.models.registry import load_registry
 from localspec.serve.answering import Service
@@ -55,6 +55,8 @@ from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
 from localspec.serve.sharing import FRAME_BYTES, Sharing
+from localspec.storage.paths import shown
+from localspec.toolbox.folder import Folder
 
 _MOST_WAITING = 10_000
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -84,6 +86,15 @@ def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) 
     return seconds
 
 
+def _folder(context: click.Context, flag: click.Parameter, path: str | None) -> Folder | None:
+    """Return a folder that is open."""
+    try:
+        return None if path is None else Folder(Path(path).expanduser())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no path"
+        raise click.BadParameter(f"{shown(path or '')}: {reason}", context, flag) from None
+
+
 @dataclass(frozen=True, slots=True)
 class ServeFlags:
     """Flags of `serve` alone.
@@ -102,6 +113,7 @@ class ServeFlags:
         pin: Serve only the models named here; requests for others get 404.
         max_wait: Longest time that a request may wait; then it gets 503. Default: no limit.
         forget: Do not keep evaluated prompts on disk, where they are reused, also after a restart.
+        media_path: Folder of pictures and sounds that requests may name, as file:// URLs; by default they may name none.
         until_stdin_ends: Stop when stdin ends, as a pipe does with the program that started this.
         quiet: Print only errors on stderr.
     """
@@ -121,6 +133,7 @@ class ServeFlags:
         "SECONDS", type=click.FloatRange(0, min_open=True), callback=_ends
     )
     forget: bool = switch()
+    media_path: Folder | None = flag("DIR", callback=_folder)
     until_stdin_ends: bool = switch()
     tool_rules: CallPolicy = tool_rules()
     quiet: bool = switch("-q", "--quiet")
@@ -210,16 +223,28 @@ async def served_here(
     try:
         with line:
             await residence.start(models)
-        service = Service(residence, catalogue, int(time.time()), models[0], serving.tool_rules)
+        service = Service(
+            residence,
+            catalogue,
+            int(time.time()),
+            models[0],
+            serving.tool_rules,
+            folder=serving.media_path,
+        )
         addresses = tuple(map(_address, listeners))
         if not serving.quiet:
             _tell(service, addresses, len(keys))
         server = _server(service, metrics, _guard(keys, gate, serving))
         shared = await _shared(service, seen)
-        ready = residence.ready(models[0])
+        room = {
+            name: 0 if ready is None else ready.n_ctx
+            for each in models
+            for ready in (residence.ready(each),)
+            for name in (each.name, *each.names)
+        }
         about = (service.name, addresses, service.since, shared, recorded())
-        roomy = 0 if ready is None else ready.n_ctx
-        seen.enter_context(announced(Running(os.getpid(), *about, roomy, bool(keys))))
+        running = Running(os.getpid(), *about, room[service.name], bool(keys), room)
+        seen.enter_context(announced(running))
         await server.serve(sockets=list(listeners))
     finally:
         await residence.close()
@@ -244,7 +269,7 @@ def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
     for each in several:
         launch = each.launch
         if models:
-            launch = replace(launch, draft_model=None, draft_lora=None)
+            launch = without_files(launch)
         target, _ = named_models(launch, load_registry())
         name, *names = dict.fromkeys(filter(None, (launch.pair, launch.target, target)))
         models.setdefault(name, ServedModel(name, launch, each.reply, tuple(names)))

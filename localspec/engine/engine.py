@@ -69,6 +69,9 @@ _LEAST_BACK_S, _MOST_BACK_S, _MOST_BUSY_S = 0.5, 30.0, 300.0
 """Another server is asked again after twice as long each time, unless it says when, and so long in all."""
 
 
+_NOT_RUNNING = "the engine is not running: restart it"
+
+
 class EngineGone(LocalspecError):
     """The engine died, or the server is gone."""
 
@@ -546,7 +549,8 @@ class RemoteEngine(Engine):
         number = command.id if isinstance(command, Question) else None
         if self._link is None or self._link.ended:
             if number in self._inboxes:
-                reason = self.lost or "the engine is not running: restart it"
+                again = "the engine died and is being started again: try later"
+                reason = self.lost or (again if self._revives else _NOT_RUNNING)
                 self._inboxes[number].put(EngineDied(reason))
             return
         try:
@@ -575,7 +579,7 @@ class RemoteEngine(Engine):
 
     def _receive(self) -> None:
         if not self.receive(None):
-            super()._deliver(EngineDied(self.lost or "the engine is not running: restart it"))
+            super()._deliver(EngineDied(self.lost or _NOT_RUNNING))
 
     def receive(self, timeout_s: float | None = 0.0) -> bool:
         """Take what has come, or comes within a time, for callers without a loop; return whether anything can come."""

@@ -34,6 +34,7 @@ class Running(msgspec.Struct, frozen=True):
         records: what it records of replies, see `launch.recording`: nothing where it is empty.
         n_ctx: tokens of context of a request; 0 where that is not known.
         keyed: whether requests have to carry a key.
+        models: the tokens of context of all models that it was started with, by each of their names.
     """
 
     pid: int
@@ -44,6 +45,7 @@ class Running(msgspec.Struct, frozen=True):
     records: str = ""
     n_ctx: int = 0
     keyed: bool = False
+    models: dict[str, int] = {}
 
 
 def directory() -> Path:

@@ -110,7 +110,7 @@ class History(HistoryDatabase):
         Raises:
             HistoryError: there is no such message.
         """
-        begun = message_of(self._row(message))
+        begun = message_of(self._row(message), self.media)
         return ReplyRecorder(self, message, begun, clock=self._stopwatch)
 
     def conversation(self, conversation: int) -> StoredConversation:
@@ -185,7 +185,7 @@ class History(HistoryDatabase):
         left = {each["id"]: each for each in self.rows("message", "conversation", conversation)}
         siblings, line = _siblings(left.values()), list[StoredMessage]()
         while row := left.pop(leaf, None):
-            line.append(_stored(row, siblings))
+            line.append(self._stored(row, siblings))
             leaf = row["parent"]
         return line[::-1]
 
@@ -193,7 +193,7 @@ class History(HistoryDatabase):
         """Return the messages of all branches, oldest first."""
         rows = self.rows("message", "conversation", conversation)
         siblings = _siblings(rows)
-        return [_stored(row, siblings) for row in rows]
+        return [self._stored(row, siblings) for row in rows]
 
     def show(self, conversation: int, message: int) -> list[StoredMessage]:
         """Switch to the branch that goes through a message, and on to the newest of what follows it.
@@ -215,7 +215,8 @@ class History(HistoryDatabase):
 
     def questions(self, most: int) -> list[str]:
         """Return the user's last questions, each once, oldest first; without the files that went along."""
-        last = "SELECT content FROM message WHERE role = 'user' AND acts || figures = '' ORDER BY id DESC LIMIT ?"
+        last = """SELECT content FROM message WHERE role = 'user' AND figures = ''
+            AND (acts = '' OR acts LIKE '{"media"%') ORDER BY id DESC LIMIT ?"""
         rows = self.read(last, (most,))
         typed = [Message.from_text("user", row["content"]).typed for row in rows]
         return list(dict.fromkeys(typed))[::-1]
@@ -245,9 +246,10 @@ class History(HistoryDatabase):
         self.save(RowChange("conversation", conversation, values))
 
     def delete(self, conversation: int) -> None:
-        """Remove a conversation, what the search and the store know of it, and the models' state of it.
+        """Remove a conversation, what the search and the store know of it, its pictures and sounds, and the models' state of it.
 
-        Its bytes are overwritten in the database (`secure_delete`) and in the store; the state is a file that is unlinked.
+        Its bytes are overwritten in the database (`secure_delete`), in the store and in files that no other message names;
+        the state is a file that is unlinked.
 
         Raises:
             HistoryError: the history or the store cannot be written.
@@ -256,7 +258,8 @@ class History(HistoryDatabase):
             self._forget_tokens(conversation)
         shutil.rmtree(self._states / str(conversation), ignore_errors=True)
         its = (conversation,)
-        if self.read("SELECT 1 FROM conversation WHERE id = ?", its):
+        saved = self.read("SELECT 1 FROM conversation WHERE id = ?", its)
+        if saved:
             self.change(
                 ("UPDATE conversation SET leaf = NULL WHERE id = ?", its),
                 ("DELETE FROM message WHERE conversation = ?", its),
@@ -266,6 +269,8 @@ class History(HistoryDatabase):
                 ("INSERT INTO found(found) VALUES ('optimize')", ()),
             )
         self.forget(conversation)
+        if saved:
+            self.remove_unnamed_media()
 
     def state_directory(self, conversation: int) -> Path | None:
         """Return where the models' state of a conversation belongs; None where nothing is saved."""
@@ -318,10 +323,21 @@ class History(HistoryDatabase):
         }
         leaf: Values = {"leaf": NEW, "updated_s": now_s}
         if not all(row["title"] for row in self.rows("conversation", "id", conversation)):
-            words = " ".join(storable(message.typed or message.text).split())
+            names = ", ".join(each.name for each in message.media)
+            words = " ".join(storable(message.typed or message.text or names).split())
             leaf["title"] = cut_at_word(words, _TITLE_CHARS)
         return self.save(
-            RowChange("message", None, values), RowChange("conversation", conversation, leaf)
+            RowChange("message", None, values),
+            RowChange("conversation", conversation, leaf),
+            media={each.sha256: each.data for each in message.media},
+        )
+
+    def _stored(self, row: Values, siblings: dict[int | None, tuple[int, ...]]) -> StoredMessage:
+        columns = ("id", "parent", "state", "created_s", "model", "figures")
+        return StoredMessage(
+            **{key: row[key] for key in columns},
+            message=message_of(row, self.media),
+            siblings=siblings[row["parent"]],
         )
 
 
@@ -331,15 +347,6 @@ def _siblings(rows: Iterable[Values]) -> dict[int | None, tuple[int, ...]]:
     for row in rows:
         siblings[row["parent"]] = (*siblings.get(row["parent"], ()), row["id"])
     return siblings
-
-
-def _stored(row: Values, siblings: dict[int | None, tuple[int, ...]]) -> StoredMessage:
-    columns = ("id", "parent", "state", "created_s", "model", "figures")
-    return StoredMessage(
-        **{key: row[key] for key in columns},
-        message=message_of(row),
-        siblings=siblings[row["parent"]],
-    )
 
 
 def _excerpt(text: str, words: Sequence[str]) -> str:

@@ -5,18 +5,22 @@ written when the file takes it. Until then `trouble` says why, in one line. Only
 reply that grows is not indexed every second.
 """
 
+import errno
 import math
+import re
 import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from localspec.errors import HistoryError
+from localspec.history.media import MediaFiles
 from localspec.storage.database import (
     DatabaseTooNewError,
     empty_log,
@@ -78,8 +82,12 @@ CREATE TABLE tag (
 STEPS = (_FIRST, _SECOND, _THIRD)
 
 RETRY_S, _CHECK_S = 10.0, 0.1
+_WITH_MEDIA = "SELECT acts FROM message WHERE acts LIKE '{\"media\"%'"
+_HASH = re.compile(r"[0-9a-f]{64}")
 # A chat adds far fewer rows while another one is in trouble, and two in trouble rarely draw the same number.
 _GAP = 10_000
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_MEDIA: Mapping[str, bytes] = MappingProxyType({})
 NEW = object()
 """Stands for the id of the row that the same call of `save` adds."""
 
@@ -96,7 +104,7 @@ class RowChange(NamedTuple):
 
 
 class HistoryDatabase:
-    """The rows of conversations and messages.
+    """The rows of conversations and messages, and the files that these name.
 
     Safe to be used by several threads; one works at a time.
 
@@ -112,6 +120,7 @@ class HistoryDatabase:
         self._path = path
         self._connection: sqlite3.Connection | None = None
         self._waiting: dict[tuple[Table, int], Values] = {}
+        self._media, self._waiting_media = MediaFiles(path.parent / "media"), dict[str, bytes]()
         self._ids: Iterator[int] = count()
         self._tried_s = 0.0
         self.trouble: str | None = None
@@ -150,8 +159,16 @@ class HistoryDatabase:
                     rows[number] = rows.get(number, {}) | values
         return list(rows.values())
 
-    def save(self, *changes: RowChange) -> int:
+    def media(self, sha256: str) -> bytes:
+        """Return the content of a file that a message names; empty where it is missing or damaged."""
+        return self._waiting_media.get(sha256) or self._media.read(sha256)
+
+    def save(self, *changes: RowChange, media: Mapping[str, bytes] = _NO_MEDIA) -> int:
         """Make all these changes, or have them wait; return the id of the row that they add.
+
+        Args:
+            changes: of rows.
+            media: files that the rows name, by their hashes.
 
         Raises:
             HistoryError: another program has deleted what they are about.
@@ -160,9 +177,11 @@ class HistoryDatabase:
             if self.trouble is None and self._connection is not None:
                 try:
                     with transaction(self._connection):
+                        self._media.write(media)
                         return _make(self._connection, changes)
-                except sqlite3.Error as error:
+                except (OSError, sqlite3.Error) as error:
                     self._note(error)
+            self._waiting_media |= media
             added = next(self._ids)
             for table, number, values in changes:
                 key = (table, added if number is None else number)
@@ -196,7 +215,30 @@ class HistoryDatabase:
                     or values.get("conversation") == conversation
                 ):
                     del self._waiting[key]
+            waiting = _hashes(each.get("acts", "") for each in self._waiting.values())
+            self._waiting_media = {
+                sha256: data for sha256, data in self._waiting_media.items() if sha256 in waiting
+            }
             self._empty_log()
+
+    def remove_unnamed_media(self) -> None:
+        """Remove the files that no message names.
+
+        Raises:
+            HistoryError: one cannot be removed.
+        """
+        with self._lock:
+            if self._connection is None:
+                return
+            try:
+                with transaction(self._connection):
+                    rows = self._connection.execute(_WITH_MEDIA).fetchall()
+                    self._media.remove_others(_hashes(row["acts"] for row in rows))
+            except (OSError, sqlite3.Error) as error:
+                raise HistoryError(
+                    f"files of what was deleted cannot be removed ({reason_of(error)}): "
+                    f"check {self._path.parent / 'media'}, and delete another conversation"
+                ) from error
 
     def retry(self, wait_s: float = RETRY_S) -> None:
         """Write what waits if the file takes it by now; costs nothing until so much time went by since the last try."""
@@ -214,13 +256,15 @@ class HistoryDatabase:
                 file = open_database(self._path, STEPS)
                 try:
                     with transaction(file):
+                        self._media.write(self._waiting_media)
                         _make(file, changes)
-                except sqlite3.Error:
+                except (OSError, sqlite3.Error):
                     file.close()
                     raise
                 if self._connection is not None:
                     self._connection.close()
                 self._connection, self._waiting, self.trouble = file, {}, None
+                self._waiting_media = {}
 
     def close(self) -> None:
         """Write what waits, and close the file; closing twice is harmless."""
@@ -255,9 +299,8 @@ class HistoryDatabase:
             self.trouble += f"move {self._path} away to start again; nothing is saved until then"
         else:
             self._tried_s = time.monotonic()
-            advice = (
-                "free some space" if code == sqlite3.SQLITE_FULL else f"check {self._path.parent}"
-            )
+            is_full = code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in _FULL
+            advice = "free some space" if is_full else f"check {self._path.parent}"
             self.trouble += (
                 f"{advice}; localspec keeps trying; until then the conversation is kept in memory"
             )
@@ -301,6 +344,11 @@ def _make(connection: sqlite3.Connection, changes: Sequence[RowChange]) -> int:
             sql = f"UPDATE {table} SET {pairs} WHERE id = :id"  # noqa: S608 - names from here
             connection.execute(sql, {**_with_id(values, added), "id": number})
     return added
+
+
+def _hashes(acts: Iterable[str]) -> set[str]:
+    """Return the hashes of the files that messages name; also of those whose JSON is damaged elsewhere."""
+    return {sha256 for each in acts for sha256 in _HASH.findall(each)}
 
 
 def _with_id(values: Values, added: int) -> Values:

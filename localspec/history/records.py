@@ -1,14 +1,14 @@
 """Records of the history, how messages with calls and results stand in its rows, and the tags that users give."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from localspec.errors import HistoryError, UsageError
-from localspec.messages import Message, ToolCall, ToolResult
+from localspec.messages import MediaPart, Message, Part, ToolCall, ToolResult
 
 State = Literal["streaming", "complete", "cut"]
 _TAG = re.compile(r"[\w.-]{1,40}")
@@ -85,17 +85,37 @@ class _Call(msgspec.Struct):
     arguments: str
 
 
-class _Acts(msgspec.Struct, omit_defaults=True):
-    """What a message calls, or what it is the result of."""
+class _Media(msgspec.Struct):
+    """A picture or a sound, and how many characters of the content stand before it."""
 
+    kind: Literal["image", "audio"]
+    name: str
+    sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    at: int
+
+
+class _Acts(msgspec.Struct, omit_defaults=True):
+    """What a message has beside words: media, calls, or what it is the result of. Media come first: queries look for that."""
+
+    media: list[_Media] = []
     calls: list[_Call] = []
     result_of: str | None = None
     is_error: bool | None = None
 
 
 def acts_of(message: Message) -> str:
-    """Return what a message calls, or what it is the result of, as JSON; empty for one of words alone."""
-    acts = _Acts([_Call(each.id, each.name, each.arguments) for each in message.calls])
+    """Return what a message has beside words as JSON; empty for one of words alone."""
+    media = [
+        _Media(
+            each.kind,
+            storable(each.name),
+            each.sha256,
+            len(replace(message, parts=message.parts[:at]).text),
+        )
+        for at, each in enumerate(message.parts)
+        if isinstance(each, MediaPart)
+    ]
+    acts = _Acts(media, [_Call(each.id, each.name, each.arguments) for each in message.calls])
     for each in message.parts:
         if isinstance(each, ToolResult):
             acts = _Acts(result_of=each.call_id, is_error=each.is_error)
@@ -109,8 +129,12 @@ def content_of(message: Message) -> str:
     return results[0] if results else message.text
 
 
-def message_of(row: Mapping[str, Any]) -> Message:
+def message_of(row: Mapping[str, Any], media: Callable[[str], bytes]) -> Message:
     """Return the message of a row.
+
+    Args:
+        row: by column.
+        media: returns the content of a file by its hash.
 
     Raises:
         HistoryError: another program wrote its acts.
@@ -122,13 +146,27 @@ def message_of(row: Mapping[str, Any]) -> Message:
         acts = msgspec.json.decode(text, type=_Acts)
     except (msgspec.DecodeError, RecursionError):
         raise HistoryError(
-            f"calls of a message cannot be read ({text[:40]!r}): delete its conversation"
+            f"what belongs to a message cannot be read ({text[:40]!r}): delete its conversation"
         ) from None
     if acts.result_of is not None:
         return Message("tool", (ToolResult(acts.result_of, content, bool(acts.is_error)),))
+    if acts.media:
+        return Message("user", tuple(_with_media(content, acts.media, media)))
     words = Message.from_text("assistant", content, thinking)
     calls = (ToolCall(each.id, each.name, each.arguments) for each in acts.calls)
     return Message("assistant", (*words.parts, *calls), thinking)
+
+
+def _with_media(
+    content: str, media: Sequence[_Media], read: Callable[[str], bytes]
+) -> Iterator[Part]:
+    done = 0
+    for each in media:
+        end = max(done, each.at)
+        yield from Message.from_text("user", content[done:end]).parts
+        yield MediaPart(each.kind, each.name, read(each.sha256))
+        done = end
+    yield from Message.from_text("user", content[done:]).parts
 
 
 def storable(text: str) -> str:

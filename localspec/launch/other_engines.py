@@ -17,6 +17,7 @@ from localspec.decoding.drafters.worth import best_length
 from localspec.decoding.model import Role
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.entries import HEADS, HubName, ModelEntry
+from localspec.models.mmproj import mmproj_of
 from localspec.models.names import resolve
 from localspec.models.recommend import ON_A_GPU
 from localspec.models.registry import Registry
@@ -94,6 +95,12 @@ class _Model:
     def llama(self, *flags: str) -> tuple[str, str]:
         """Return the flag of llama-server and its value: for a file that is here the first flag, else the second."""
         return (flags[0], str(self.path)) if self.path is not None else (flags[1], self.repo)
+
+    @property
+    def mmproj(self) -> Path | None:
+        """Its mmproj file, where both are here: a program that fetches a model finds that by itself."""
+        model = self.entry or self.path
+        return None if model is None or self.path is None else mmproj_of(model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +190,7 @@ _Made = tuple[Sequence[Sequence[str]], bool]
 
 def _llama(target: _Model, drafting: _Drafting | None, ctx: str) -> _Made:
     words = ["llama-server", *target.llama("-m", "-hf"), "-c", ctx]
+    words += [] if target.mmproj is None else ["--mmproj", str(target.mmproj)]
     if drafting is not None:
         if drafting.model is not None and drafting.model.shares_repository(target):
             return [words], False

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from localspec.models.entries import HEADS, ModelEntry, PairEntry
+from localspec.models.entries import HEADS, Medium, ModelEntry, PairEntry
 from localspec.models.ledger import IMPORTS
+from localspec.models.mmproj import WORDS, takes
 from localspec.models.recommend import OVERHEAD_BYTES, Memory, best, recommend, rounded
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import is_here
@@ -17,6 +18,7 @@ from localspec.storage.paths import data_dir
 Kind = Literal["chat", "code", "draft", "embedding", "other"]
 _ORDER: tuple[tuple[Kind, ...], ...] = (("chat", "code"), ("draft", "other"), ("embedding",))
 _SIZE, _SPEED = 7, 5
+_OTHER_WORDS: dict[Medium, str] = {"image": " vision pictures", "audio": " sound speech"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class ModelRow:
             was not judged.
         own: whether the user fetched or imported it.
         kind: what it is for.
+        mmproj_bytes: size of its mmproj file; None where it has none, or only the hub knows.
+        takes: what it takes beside text.
         draft_bytes: size of its draft model; None where it has none, or only the hub knows.
         draft_here: whether all that it drafts with is on this machine.
         tools: whether it can call tools; None where that is not known.
@@ -55,6 +59,8 @@ class ModelRow:
     drafts: bool | None = None
     own: bool = False
     kind: Kind = "chat"
+    mmproj_bytes: int | None = None
+    takes: tuple[Medium, ...] = ()
     draft_bytes: int | None = None
     draft_here: bool = True
     tools: bool | None = None
@@ -66,8 +72,9 @@ class ModelRow:
 
     @property
     def size(self) -> str:
-        """Size of the model alone."""
-        return "?" if self.size_bytes is None else size_text(self.size_bytes)
+        """Size of the model with its mmproj file."""
+        mmproj = self.mmproj_bytes or 0
+        return "?" if self.size_bytes is None else size_text(self.size_bytes + mmproj)
 
     @property
     def sizes(self) -> str:
@@ -79,15 +86,17 @@ class ModelRow:
 
     @property
     def marks(self) -> str:
-        """What it can do, and comes with: `tools`, `thinking`, `heads`."""
-        marks = {"tools": self.tools, "thinking": self.thinking, "heads": self.heads}
+        """What it can do, takes beside text, and comes with: `tools`, `thinking`, `images`, `audio`, `heads`."""
+        marks: dict[str, object] = {"tools": self.tools, "thinking": self.thinking}
+        marks |= {WORDS[each]: True for each in self.takes} | {"heads": self.heads}
         return ", ".join(mark for mark, has in marks.items() if has)
 
     @property
     def words(self) -> str:
         """All that a search looks through."""
-        reasoning = " reasoning" if self.thinking else ""
-        return f"{self.name} {self.about} {self.marks}{reasoning}".lower()
+        others = " reasoning" if self.thinking else ""
+        others += "".join(_OTHER_WORDS[each] for each in self.takes)
+        return f"{self.name} {self.about} {self.marks}{others}".lower()
 
     def cells(self, about: str) -> tuple[str, str, str]:
         """Return the row of a printed table: name, marked if it is here, sizes, and what there is to know of it."""
@@ -243,6 +252,8 @@ def _row(
         _drafts(target, draft_model) if recommended and drafter is None else None,
         own=here and pair.name != registry.default_pair,
         kind=kind,
+        mmproj_bytes=target.mmproj.size_bytes or None if target and target.mmproj else None,
+        takes=() if target is None else takes(target),
         draft_bytes=draft_model.size_bytes or None if draft_model is not None else None,
         draft_here=pair.draft_model is None or _has(pair.draft_model, draft_model),
         tools=None if target is None else target.tools,

@@ -16,9 +16,11 @@ from localspec.models.architectures import how_it_drafts
 from localspec.models.entries import SHA256, HubName, ModelEntry, files_of, shards_of
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.ledger import IMPORTS, PINS, TAILORED, pin_name
+from localspec.models.mmproj import in_words, mmproj_of, takes
 from localspec.models.names import look_up, models_of, resolve
 from localspec.models.registry import Registry
 from localspec.models.store import Store
+from localspec.storage.files import size_text
 
 Where = Literal["store", "hub cache", "link", "unfinished", "gone"]
 _NAME_DIGITS = 12
@@ -117,7 +119,8 @@ def facts_of(reference: str, registry: Registry, store: Store) -> dict[str, Fact
         entry = look_up(reference, registry)
     if isinstance(entry, Path):
         header = read_model(entry)
-        return {"name": reference, "size_bytes": header.size_bytes, **_of_file(entry, header)}
+        own = {**_of_file(entry, header), **_media(entry)}
+        return {"name": reference, "size_bytes": header.size_bytes, **own}
     sources = [source.label for shard in shards_of(entry) for source in shard.sources]
     facts: dict[str, Fact] = {
         "name": entry.name,
@@ -132,6 +135,7 @@ def facts_of(reference: str, registry: Registry, store: Store) -> dict[str, Fact
         "commit": None if entry.pin is None else entry.pin.commit,
         "made of": entry.origin,
         "sources": sources,
+        **_media(entry),
     }
     path = store.path_of(entry)
     if path is None:
@@ -139,6 +143,17 @@ def facts_of(reference: str, registry: Registry, store: Store) -> dict[str, Fact
         return {**facts, "quant": entry.quant or None, "here": False, "here_bytes": begun or None}
     of_file = _of_file(path, read_model(path))
     return {**facts, "here": True, **{key: of_file[key] for key in of_file if not facts.get(key)}}
+
+
+def _media(model: ModelEntry | Path) -> dict[str, Fact]:
+    """Return what a model takes, and its mmproj file, or which one is still to be fetched."""
+    path = mmproj_of(model)
+    mmproj = None if path is None else str(path)
+    if path is None and isinstance(model, ModelEntry) and model.mmproj is not None:
+        size = size_text(model.mmproj.size_bytes) if model.mmproj.size_bytes else "size unknown"
+        name = model.mmproj.hub.file if model.mmproj.hub else "in its repository"
+        mmproj = f"{name}, {size}, not here"
+    return {"takes": in_words(takes(model)).split(", "), "mmproj": mmproj}
 
 
 def _of_file(path: Path, header: GgufHeader) -> dict[str, Fact]:

@@ -97,14 +97,22 @@ def in_words(media: Iterable[Medium]) -> str:
 
 
 def model_that_takes(medium: Medium, registry: Registry | None = None) -> str | None:
-    """Return the name of a model that takes images, or audio: one that is here, or else the smallest of the latest.
+    """Return the name of a model that takes images, or audio: one that is here, or else the smallest of the latest for chat.
 
     None where the registry has none.
     """
     registry, store = registry or load_registry(), Store(data_dir())
+    targets = {pair.target for pair in registry.pairs.values()}
     models = [
-        (store.path_of(each) is None, -(each.year or 0), each.size_bytes, name)
+        (
+            store.path_of(each) is None,
+            not each.is_known,
+            name not in targets,
+            -(each.year or 0),
+            each.size_bytes,
+            name,
+        )
         for name, each in registry.writing().models.items()
         if each.mmproj is not None and medium in takes(each)
     ]
-    return min(models)[3] if models else None
+    return min(models)[-1] if models else None

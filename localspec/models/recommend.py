@@ -6,7 +6,7 @@ takes little time beside that. What heads add is foreseen from what passes of se
 often the heads are right, as others published it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -14,7 +14,8 @@ from msgspec.structs import asdict
 
 from localspec.decoding.costs import DOUBT, WORTH_TRYING, PassCosts
 from localspec.decoding.drafters.worth import best_length
-from localspec.models.entries import ModelEntry, Purpose
+from localspec.models.entries import Medium, ModelEntry, Purpose
+from localspec.models.mmproj import takes
 from localspec.models.registry import Registry
 
 ENOUGH_PER_S = 8.0
@@ -93,6 +94,7 @@ class Recommendation:
         target: what the registry says of it.
         suits: how well.
         drafter: the model whose heads draft for it, which may be the target; None without any.
+        with_mmproj: whether its mmproj file counts, too.
     """
 
     pair: str
@@ -100,11 +102,12 @@ class Recommendation:
     target: ModelEntry
     suits: Suits
     drafter: ModelEntry | None = None
+    with_mmproj: bool = False
 
     @property
     def needed_bytes(self) -> int:
-        """What it takes of the memory, without a draft model: that is left out where it does not fit."""
-        return self.target.size_bytes + OVERHEAD_BYTES
+        """What it takes of the memory, without what can be left out: a draft model, and the mmproj file unless that counts."""
+        return _needed(self.target, self.with_mmproj)
 
     @property
     def is_short(self) -> bool:
@@ -169,7 +172,10 @@ class Recommendation:
 
 
 def recommend(
-    registry: Registry, memories: Sequence[Memory], purpose: Purpose = "chat"
+    registry: Registry,
+    memories: Sequence[Memory],
+    purpose: Purpose = "chat",
+    media: Collection[Medium] = (),
 ) -> tuple[Recommendation, ...]:
     """Return what to propose, best first: of what suits well, the largest, or one nearly as large and much faster.
 
@@ -180,19 +186,25 @@ def recommend(
         registry: which pairs are worth it says `recommend` of each.
         memories: the preferred one first; a model is in the first that it suits best.
         purpose: what the model is for.
+        media: what it has to take beside text; then its mmproj file counts, too.
     """
     proposals = [
         suited
         for pair in registry.pairs.values()
         if pair.suits(purpose)
         and (target := registry.find(pair.target)) is not None
-        and (suited := best(pair.name, target, memories, registry.drafter_of(pair))) is not None
+        and set(media) <= set(takes(target))
+        and (suited := best(pair.name, target, memories, registry.drafter_of(pair), bool(media)))
     ]
     return tuple(sorted(proposals, key=_rank)[:PROPOSALS])
 
 
 def best(
-    name: str, target: ModelEntry, memories: Iterable[Memory], drafter: ModelEntry | None = None
+    name: str,
+    target: ModelEntry,
+    memories: Iterable[Memory],
+    drafter: ModelEntry | None = None,
+    with_mmproj: bool = False,
 ) -> Recommendation | None:
     """Return how a model would run in the memory that it suits best; None where it fits into none.
 
@@ -201,16 +213,22 @@ def best(
         target: the model.
         memories: as for `recommend`.
         drafter: the model whose heads draft for it; None without any.
+        with_mmproj: whether its mmproj file counts, too.
     """
-    proposals = _proposals(name, target, memories, drafter) if target.is_known else ()
+    is_known = target.is_known
+    proposals = _proposals(name, target, memories, drafter, with_mmproj) if is_known else ()
     return min(proposals, key=lambda each: each.suits, default=None)
 
 
 def _proposals(
-    pair: str, target: ModelEntry, memories: Iterable[Memory], drafter: ModelEntry | None
+    pair: str,
+    target: ModelEntry,
+    memories: Iterable[Memory],
+    drafter: ModelEntry | None,
+    with_mmproj: bool,
 ) -> Iterator[Recommendation]:
     for memory in memories:
-        needed, speed = target.size_bytes + OVERHEAD_BYTES, _speed(target, memory)
+        needed, speed = _needed(target, with_mmproj), _speed(target, memory)
         if needed > max(memory.most, AT_ALL) * memory.total_bytes:
             continue
         suits = Suits.WELL
@@ -218,7 +236,11 @@ def _proposals(
             suits = Suits.TIGHT
         elif speed is not None and speed < ENOUGH_PER_S:
             suits = Suits.SLOW
-        yield Recommendation(pair, memory, target, suits, drafter)
+        yield Recommendation(pair, memory, target, suits, drafter, with_mmproj)
+
+
+def _needed(target: ModelEntry, with_mmproj: bool) -> int:
+    return OVERHEAD_BYTES + (target.loaded_bytes if with_mmproj else target.size_bytes)
 
 
 def _speed(target: ModelEntry, memory: Memory) -> float | None:

@@ -4,13 +4,15 @@ Sources: the references of OpenAI, vLLM, SGLang and llama.cpp's server.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from localspec.calls.policy import CallOffer
 from localspec.chat.request import Request
 from localspec.errors import UsageError
-from localspec.messages import Message, to_json, with_results
+from localspec.media import media_type
+from localspec.messages import MediaPart, Message, to_json, with_results
 from localspec.options import FORBIDDEN, SamplingParams
 from localspec.options.option import own_options, values_of
 
@@ -31,6 +33,7 @@ _BUDGETS = {
 }
 _PENALTY = dict.fromkeys((VLLM, SGLANG), "repetition_penalty")
 _BAN = 100
+_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
 
 
 def body_of(
@@ -93,10 +96,29 @@ def _refuse(request: Request) -> None:
 def _message(message: Message, kind: str) -> dict[str, Any]:
     """Return a message; thoughts of earlier turns go where they are known to be read."""
     value = to_json(message)
+    if message.media:
+        value["content"] = [*_parts(message)]
     value.pop("is_error", None)
     if kind not in KINDS.values():
         value.pop("reasoning_content", None)
     return value
+
+
+def _parts(message: Message) -> Iterator[dict[str, Any]]:
+    """Yield what a user says and attached, in order."""
+    for is_media, group in groupby(message.parts, lambda each: isinstance(each, MediaPart)):
+        parts = tuple(group)
+        if not is_media:
+            yield {"type": "text", "text": Message(message.role, parts).text}
+        for each in parts:
+            if isinstance(each, MediaPart) and each.kind == "image":
+                yield {"type": "image_url", "image_url": {"url": each.data_url}}
+            elif isinstance(each, MediaPart):
+                sound = {
+                    "data": each.data_url.partition(",")[2],
+                    "format": _FORMATS[media_type(each.data)],
+                }
+                yield {"type": "input_audio", "input_audio": sound}
 
 
 def _sampling(sampling: SamplingParams, kind: str, given: Collection[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -30,7 +31,7 @@ from localspec.display import printable_line
 from localspec.engine.engine import Busy, EngineGone
 from localspec.engine.protocol import Count, Counted, Loading, Ready
 from localspec.errors import ContextOverflow, LocalspecError, ModelUnavailable, UsageError
-from localspec.messages import Message, to_json
+from localspec.messages import MediaPart, Message, to_json
 from localspec.options import LaunchOptions
 from localspec.remote.body import KINDS, LLAMA, LOCALSPEC, body_of
 from localspec.remote.reply import SPARE, Chunk, RemoteReply
@@ -46,6 +47,8 @@ _FIRST_S, _FIRST_S_PER_TOKEN, _BETWEEN_S = 600.0, 0.1, 300.0
 """How long a server may be silent: before the first byte, which long prompts and those of others delay, and then."""
 _MOST_BODY_BYTES = 4 << 20
 _CHARS_PER_TOKEN, _AROUND = 3, 4
+_PER_MEDIA = 500
+"""Tokens of a picture, about: encoders make 64 to 4,000 of one."""
 _USUAL_TOKENS = 2048
 """How far a text goes on where a server does not say how large its context is: small ones refuse much more."""
 _MOST_NAMES, _LONGEST_KEY = 8, 4096
@@ -72,6 +75,13 @@ class _Model(msgspec.Struct):
     owned_by: str | None = None
     max_model_len: int | None = None
     meta: _Meta | None = None
+    architecture: Any = None
+
+    def takes(self, kind: str) -> bool:
+        """Return whether it takes pictures or sounds; also where the server does not say."""
+        fields = self.architecture if isinstance(self.architecture, dict) else {}
+        kinds = fields.get("input_modalities")
+        return kind in kinds if isinstance(kinds, list) else True
 
 
 class _Models(msgspec.Struct):
@@ -187,6 +197,7 @@ class Client:
         )
         self.model = options.target or options.pair or ""
         self._kind, self._n_ctx, self._counts = "the server", 0, False
+        self._sees = self._hears = True
 
     async def open(self, progress: Callable[[Loading], None] = lambda _notice: None) -> Ready:
         """Look what the server has, waiting while it loads, and return that.
@@ -208,7 +219,17 @@ class Client:
         if _is_open(self._options.server_key_file):
             name = self._options.server_key_file
             notes.append(f"--server-key-file {name} is open to other users: run `chmod 600` on it")
-        return Ready(_name(self.model), None, "server", self._n_ctx, tuple(notes), 0.0, thinks=True)
+        return Ready(
+            _name(self.model),
+            None,
+            "server",
+            self._n_ctx,
+            tuple(notes),
+            0.0,
+            thinks=True,
+            sees=self._sees,
+            hears=self._hears,
+        )
 
     async def close(self) -> None:
         """Close all connections, which ends what is being answered."""
@@ -265,7 +286,7 @@ class Client:
         if tokens is None:
             tokens = self._estimate(question.messages, question.tools)
         else:
-            tokens += _AROUND * len(question.messages)
+            tokens += _around(question.messages)
         return Counted(question.id, tokens, self._n_ctx)
 
     # The models.
@@ -305,12 +326,13 @@ class Client:
             raise ModelUnavailable(f"{self._root} has no {self.model[:80]}: it has {several}")
         self.model = model.id
         self._n_ctx = (model.meta and model.meta.n_ctx) or model.max_model_len or 0
+        self._sees, self._hears = model.takes("image"), model.takes("audio")
 
     # Tokens.
 
     def _estimate(self, messages: Sequence[Message], tools: Sequence[Tool], raw: str = "") -> int:
         size = len((raw + _words(messages, tools)).encode(errors="replace"))
-        return size // _CHARS_PER_TOKEN + _AROUND * len(messages)
+        return size // _CHARS_PER_TOKEN + _around(messages)
 
     async def _tokenized(self, text: str) -> int | None:
         """Return how many tokens a text has; None where the server does not count. llama-server reads `content`, others `prompt`."""
@@ -484,8 +506,13 @@ def _name(model: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    """Return after how many seconds to ask again; 0 where a server does not say."""
-    return float(text) if len(text) < 9 and text.replace(".", "", 1).isdecimal() else 0.0
+    """Return after how many seconds to ask again, from a number or a date; 0 where a server gives neither."""
+    if len(text) < 9 and text.replace(".", "", 1).isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _gate(request: Request) -> "GatedReply | None":
@@ -497,11 +524,21 @@ def _gate(request: Request) -> "GatedReply | None":
 
 
 def _words(messages: Sequence[Message], tools: Sequence[Tool]) -> str:
-    """Return all that a model reads of a conversation, but for what a template adds."""
-    values = [to_json(each) for each in messages] + [each.to_json() for each in tools]
+    """Return all that a model reads of a conversation, but for media and what a template adds."""
+    values = [to_json(_in_words(each)) for each in messages] + [each.to_json() for each in tools]
     texts = [str(each.get("content") or "") for each in values if "content" in each]
     others = [each.get("tool_calls") or each.get("function") for each in values]
     return "\n".join([*texts, *(msgspec.json.encode(each).decode() for each in others if each)])
+
+
+def _in_words(message: Message) -> Message:
+    parts = (each for each in message.parts if not isinstance(each, MediaPart))
+    return replace(message, parts=tuple(parts)) if message.media else message
+
+
+def _around(messages: Sequence[Message]) -> int:
+    """Return about how many tokens there are beside words: what a template adds, and media."""
+    return _AROUND * len(messages) + _PER_MEDIA * sum(len(each.media) for each in messages)
 
 
 def _encoded(body: dict[str, Any]) -> bytes:

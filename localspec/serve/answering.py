@@ -18,7 +18,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import compress, count
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -38,9 +38,10 @@ from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
-from localspec.serve.catalogue import Catalogue
+from localspec.serve.catalogue import Catalogue, senses_of
 from localspec.serve.http import CLIENT, GATE, code_of, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel, State
+from localspec.toolbox.folder import Folder
 
 T = TypeVar("T")
 Body = Mapping[str, Any]
@@ -95,6 +96,7 @@ class Service:
         model: the model that answers.
         rules: for calls of any request, beside its own.
         keep_alive_s: how long the model stays in memory after this request and later ones; None leaves that as it is.
+        folder: holds the pictures and sounds that `file://` URLs may name; None where they may name none.
     """
 
     residence: Residence
@@ -103,6 +105,7 @@ class Service:
     model: ServedModel
     rules: CallPolicy = field(default_factory=CallPolicy)
     keep_alive_s: float | None = None
+    folder: Folder | None = None
 
     @property
     def name(self) -> str:
@@ -138,6 +141,20 @@ class Service:
         order = ("loaded", "loading", "lost")
         best = next((each for each in order if each in states.values()), "unloaded")
         return "ok" if best == "loaded" else best
+
+    @property
+    def sees(self) -> bool:
+        """Whether the model takes pictures."""
+        return "vision" in self.capabilities(self.model)
+
+    def capabilities(self, model: ServedModel) -> list[str]:
+        """Return what a model does, and takes beside text, in Ollama's words."""
+        if model.embeds:
+            return ["embedding"]
+        resident = self.residence.resident(model)
+        ready = None if resident is None else resident.ready
+        media = senses_of(model) if ready is None else (ready.sees, ready.hears)
+        return ["completion", *compress(("vision", "audio"), media)]
 
     @property
     def options(self) -> ReplyOptions:

@@ -15,7 +15,7 @@ from localspec.chat.events import Delta, Finished, Reply
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
-from localspec.messages import Message, from_json
+from localspec.messages import Message
 from localspec.options.fields import think_of, with_fields
 from localspec.serve.answering import (
     AnswerForm,
@@ -27,8 +27,8 @@ from localspec.serve.answering import (
 )
 from localspec.serve.blocks import AnswerBlock, Blocks
 from localspec.serve.bodies import AnswerFields, body_of, reply_options
+from localspec.serve.media_parts import conversation
 from localspec.serve.openai_forms import CUT, figures
-from localspec.serve.steady import steady
 from localspec.serve.tools import anthropic_messages, anthropic_offer, arguments_object
 
 _DELTA_EVERY = 12
@@ -81,7 +81,7 @@ class MessagesBody(CountBody, kw_only=True):
 
 async def messages(request: HttpRequest, service: Service) -> Answers:
     """Answer a conversation."""
-    body = await body_of(request, MessagesBody)
+    body = await body_of(request, MessagesBody, media=True)
     service = service.of(body.model)
     if body.max_tokens is None:
         raise UsageError("max_tokens is missing: give 1 or more, or -1 for no limit")
@@ -93,7 +93,7 @@ async def messages(request: HttpRequest, service: Service) -> Answers:
     offer = anthropic_offer(body.tools, body.tool_choice)
     prompt = Request(
         0,
-        _messages(body),
+        _messages(body, service),
         options,
         draft=body.draft(exact=service.exact),
         keep=body.keep,
@@ -106,11 +106,11 @@ async def messages(request: HttpRequest, service: Service) -> Answers:
 
 async def count_tokens(request: HttpRequest, service: Service) -> Response:
     """Return how many tokens a conversation takes."""
-    body = await body_of(request, CountBody)
+    body = await body_of(request, CountBody, media=True)
     service = service.of(body.model)
     offer = anthropic_offer(body.tools, body.tool_choice)
     options = with_fields(service.options, {"think": _think(body)})
-    counted = service.count(_messages(body), offer.tools, options.think)
+    counted = service.count(_messages(body, service), offer.tools, options.think)
     tokens = await unless_gone(request, counted)
     return JSONResponse({"input_tokens": tokens})
 
@@ -198,10 +198,10 @@ class MessageForm(AnswerForm):
         return {"usage": usage, **figures(done, self._notes)}
 
 
-def _messages(body: CountBody) -> tuple[Message, ...]:
+def _messages(body: CountBody, service: Service) -> tuple[Message, ...]:
     system = [{"role": "system", "content": body.system}] if body.system else []
-    given = [*system, *anthropic_messages(body.messages)]
-    return steady([from_json(each, f"message {at}") for at, each in enumerate(given, 1)])
+    given = anthropic_messages(body.messages, sees=service.sees)
+    return conversation([*system, *given], service.folder)
 
 
 def _block(block: AnswerBlock) -> Body:

@@ -25,7 +25,7 @@ from localspec.serve import (
     vectors,
 )
 from localspec.serve.answering import Answers, Service
-from localspec.serve.http import Guard, code_of, error_of, guarded, status_of
+from localspec.serve.http import Guard, code_of, error_of, guarded, public, status_of
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
 
 Handler = Callable[[Request, Service], Awaitable[Response | Answers]]
@@ -110,7 +110,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         lost = {each.model.name: each.backend.lost for each in residence.residents}
         for name, reason in lost.items():
             if reason:
-                figures["models"][name]["reason"] = figures["reason"] = reason
+                figures["models"][name]["reason"] = figures["reason"] = public(reason)
         return JSONResponse(figures, 200 if state in {"ok", "unloaded"} else 503)
 
     async def measured(_: Request) -> Response:
@@ -138,6 +138,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )
+    app.state.large = set[Request]()  # the requests whose bodies are, see `body_of`
     return guarded(app, guard, metrics.refuse, _PAGE)
 
 
@@ -168,6 +169,8 @@ class _Endpoint:
         except ClientDisconnect:
             if not started:
                 await Response(status_code=499)(scope, receive, send)  # nobody reads it
+        finally:
+            request.app.state.large.discard(request)
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:

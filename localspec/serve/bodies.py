@@ -1,6 +1,7 @@
 """Bodies of requests: their fields, and what they say of how to answer, laid over what the server was started with."""
 
 import asyncio
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -10,6 +11,7 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 
 from localspec.calls import Tool
+from localspec.engine.engine import Busy
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
@@ -18,6 +20,14 @@ from localspec.options.reply import GRAMMARS
 from localspec.serve.http import TooLarge
 
 MOST_BODY_BYTES = 16 << 20
+"""Pictures and sounds not counted."""
+MOST_LARGE_BYTES = 48 << 20
+"""With them; a frame of the engine's holds the request."""
+MOST_LARGE = 4
+"""Bodies above `MOST_BODY_BYTES` at a time, so that memory is bounded."""
+_MEDIA = re.compile(
+    rb'(?:"(?:url|image_url|file_data|data)"\s*:|[\[,])\s*"(?:data:[\w.+/-]*;base64,)?[A-Za-z0-9+/=\\]{1024,}'
+)
 MOST_LOGPROBS = 20
 _UNSUPPORTED: Mapping[str, Any] = {
     # llama.cpp's samplers
@@ -102,28 +112,27 @@ class AnswerFields(msgspec.Struct, kw_only=True):
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-async def body_of(request: HttpRequest, kind: type[T], nested: str = "") -> T:
+async def body_of(
+    request: HttpRequest, kind: type[T], nested: str = "", *, media: bool = False
+) -> T:
     """Return a request's body as a record; a field that is null is one that is left out.
 
     Args:
         request: has the body.
         kind: of the record.
         nested: name of an object in the body whose fields are the body's own, too.
+        media: whether pictures and sounds in it may make it larger.
 
     Raises:
         TooLarge: it is.
+        Busy: too many others are as large.
         UsageError: it is no JSON, or no such record, or has a field that is not supported.
     """
     if (coding := request.headers.get("content-encoding", "identity")) != "identity":
         raise UsageError(f"the body is encoded as {coding[:40]!r}: send it as it is")
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MOST_BODY_BYTES:
-            raise TooLarge(f"the body has more than {MOST_BODY_BYTES >> 20} MB: send a shorter one")
-        pieces.append(piece)
+    body = await _read(request, media=media)
     try:
-        fields = msgspec.json.decode(b"".join(pieces))
+        fields = msgspec.json.decode(body)
         if isinstance(fields, dict):
             fields = {name: value for name, value in fields.items() if value is not None}
             if isinstance(fields.get(nested), dict):
@@ -135,6 +144,29 @@ async def body_of(request: HttpRequest, kind: type[T], nested: str = "") -> T:
         raise UsageError("the body is nested too deeply: send a flatter one") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the body is not valid: {error}") from None
+
+
+async def _read(request: HttpRequest, *, media: bool) -> bytes:
+    most = MOST_LARGE_BYTES if media else MOST_BODY_BYTES
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > most:
+            raise TooLarge(f"the body has more than {most >> 20} MB: send a shorter one")
+        if size > MOST_BODY_BYTES:
+            large: set[HttpRequest] = request.app.state.large
+            if len(large - {request}) >= MOST_LARGE:
+                raise Busy(f"{MOST_LARGE} bodies as large are being answered: try later")
+            large.add(request)
+        pieces.append(piece)
+    body = b"".join(pieces)
+    if size > MOST_BODY_BYTES:
+        size -= sum(each.end() - each.start() for each in _MEDIA.finditer(body))
+    if size > MOST_BODY_BYTES:
+        raise TooLarge(
+            f"the body has more than {MOST_BODY_BYTES >> 20} MB beside pictures and sounds: send a shorter one"
+        )
+    return body
 
 
 def _whole(value: Any) -> Any:

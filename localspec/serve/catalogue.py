@@ -5,10 +5,14 @@ A request never starts a download, and no path is looked at because a request na
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from localspec.launch.names import named_models
+from localspec.errors import LocalspecError
+from localspec.launch.names import named_models, without_files
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
+from localspec.models.mmproj import mmproj_of, takes
+from localspec.models.names import resolve
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, is_here
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
@@ -131,6 +135,22 @@ class Catalogue:
         return list(names)
 
 
+def target_of(model: ServedModel) -> ModelEntry | Path | None:
+    """Return what the registry says of a model, or its file; None where neither is known."""
+    try:
+        target = resolve(named_models(model.launch, registry := load_registry())[0], registry)
+    except LocalspecError:
+        return None
+    return target if isinstance(target, ModelEntry | Path) else None
+
+
+def senses_of(model: ServedModel) -> tuple[bool, bool]:
+    """Return whether a model takes pictures, and whether sounds, as its files on the disk say."""
+    target = target_of(model)
+    media = () if target is None or mmproj_of(target) is None else takes(target)
+    return "image" in media, "audio" in media
+
+
 def _without_latest(name: str) -> str:
     """Return a name as the registry or an import has it."""
     bare = name.removesuffix(LATEST)
@@ -158,7 +178,7 @@ def _launch(
     name: str, like: LaunchOptions, registry: Registry, store: Store
 ) -> tuple[str, LaunchOptions] | None:
     """Return the usual name of a model that is on the disk, and what loads it, as another one is; None without one."""
-    bare = replace(like, pair=None, target=None, draft_model=None, draft_lora=None, offline=True)
+    bare = replace(without_files(like), pair=None, target=None, offline=True)
     imported = IMPORTS.load(store.root).get(name)
     if imported is not None:
         return (name, replace(bare, target=name)) if _answers(imported) else None

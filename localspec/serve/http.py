@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from localspec.engine.engine import Busy, EngineFault, EngineGone
 from localspec.errors import ContextOverflow, LocalspecError, PassFailed
 from localspec.serve.backend import WaitedTooLong
+from localspec.storage.paths import data_dir
 
 CLIENT = "localspec.client"
 """The name of the client in a request's scope."""
@@ -177,8 +178,14 @@ def error_of(scope: Scope, status: int, reason: str, code: str | None = None) ->
     return JSONResponse(error_body(scope, status, reason, code), status, headers)
 
 
+def public(reason: str) -> str:
+    """Return the reason of an error as clients get it: without the places of this program's own files."""
+    return re.sub(rf"{re.escape(str(data_dir()))}/[^\s:;,)]*", "its file", reason)
+
+
 def error_body(scope: Scope, status: int, reason: str, code: str | None = None) -> dict[str, Any]:
     """Return an error object, as OpenAI's interface has it, or Ollama's for its paths, or Anthropic's for its paths and clients."""
+    reason = public(reason)
     if scope["path"].startswith("/api/"):
         return {"error": reason}
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")

@@ -115,9 +115,14 @@ class Metrics:
             self._under_way[engine, number] = _UnderWay(question, model, self._clock())
 
     def leave(self, engine: object) -> None:
-        """Take in that nothing more comes of an engine."""
-        jobs = self._under_way.items()
-        self._under_way = {key: each for key, each in jobs if key[0] is not engine}
+        """Count the requests to an engine that is unloaded: they were cancelled, and nothing more comes of them."""
+        for job in self._ended(engine):
+            self._labelled(self._requests, job.model, "cancelled").inc()
+
+    def _ended(self, engine: object) -> list[_UnderWay]:
+        """Return the requests to an engine, which are under way no more."""
+        keys = [key for key in self._under_way if key[0] is engine]
+        return [self._under_way.pop(key) for key in keys]
 
     def see(self, notice: Notice, model: str = "", engine: object = None) -> None:
         """Count a notice of an engine of a model."""
@@ -133,7 +138,7 @@ class Metrics:
                 if self._under_way.pop((engine, number), None) is not None:
                     self._labelled(self._requests, model, "failed").inc()
             case EngineDied():
-                self.leave(engine)
+                self._ended(engine)
                 self._labelled(self._deaths, model).inc()
 
     def refuse(self, status: int) -> None:

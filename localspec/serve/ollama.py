@@ -18,15 +18,15 @@ from starlette.responses import JSONResponse, Response
 
 from localspec.chat.request import Request
 from localspec.errors import UsageError
-from localspec.messages import Infill, from_json
+from localspec.messages import Infill
 from localspec.options import ReplyOptions
 from localspec.options.option import cut
 from localspec.serve import embeddings
 from localspec.serve.answering import Answers, Service, unless_gone
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
+from localspec.serve.media_parts import conversation, image_part
 from localspec.serve.ollama_form import OllamaForm, ns
 from localspec.serve.ollama_models import known_model
-from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
 
 _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -65,6 +65,7 @@ class GenerateBody(OllamaBody, kw_only=True):
     suffix: str = ""
     system: str = ""
     raw: bool = False
+    images: list[Any] = msgspec.field(default_factory=list)
 
 
 class EmbedBody(msgspec.Struct):
@@ -80,17 +81,14 @@ class EmbedBody(msgspec.Struct):
 
 async def chat(request: HttpRequest, service: Service) -> Answers | Response:
     """Answer a conversation."""
-    body = await body_of(request, OllamaChatBody, "options")
+    body = await body_of(request, OllamaChatBody, "options", media=True)
     if not body.messages:
         return await _resident(request, body, service, chat=True)
     service = _service(body, service)
     offer = openai_offer(body.tools, None, None)
-    messages = [
-        from_json(each, f"message {at}") for at, each in enumerate(_messages(body.messages), 1)
-    ]
     prompt = Request(
         0,
-        steady(messages),
+        conversation(_messages(body.messages), service.folder),
         drop_oldest=body.truncate,
         tools=offer.tools,
         call_policy=offer.policy,
@@ -100,22 +98,27 @@ async def chat(request: HttpRequest, service: Service) -> Answers | Response:
 
 async def generate(request: HttpRequest, service: Service) -> Answers | Response:
     """Answer a text by the template of the model, go on with it as it is, or fill the gap behind it."""
-    body = await body_of(request, GenerateBody, "options")
-    if not (body.prompt or body.suffix):
+    body = await body_of(request, GenerateBody, "options", media=True)
+    if not (body.prompt or body.suffix or body.images):
         return await _resident(request, body, service, chat=False)
     service = _service(body, service)
     if body.raw and body.system:
         raise UsageError("raw and system are given: a raw prompt has its system prompt in it")
     if body.think and (body.raw or body.suffix):
         raise UsageError("think is given, and no template is used that knows it: leave it out")
+    if body.images and (body.raw or body.suffix):
+        raise UsageError(
+            "images are given, and no template is used that has a place for them: leave them out"
+        )
     if body.suffix:
         prompt = Request(0, infill=Infill(body.prompt, body.suffix))
     elif body.raw:
         prompt = Request(0, raw=body.prompt)
     else:
         system = [{"role": "system", "content": body.system}] if body.system else []
-        messages = [*system, {"role": "user", "content": body.prompt}]
-        prompt = Request(0, steady([from_json(each, "the prompt") for each in messages]))
+        content = _with_images(body.prompt, body.images)
+        messages = [*system, {"role": "user", "content": content}]
+        prompt = Request(0, conversation(messages, service.folder, "the prompt"))
     return await _answers(service, body, prompt, chat=False)
 
 
@@ -236,10 +239,10 @@ def _messages(given: Sequence[Any]) -> Iterator[Any]:
         if not isinstance(each, dict):
             yield each
             continue
-        if each.get("images"):
-            raise UsageError(f"message {at} has images, and only text is supported: remove them")
         role = each.get("role")
         message = {**each, "role": role.lower() if isinstance(role, str) else role}
+        if images := each.get("images"):
+            message["content"] = _with_images(each.get("content"), images)
         message["reasoning_content"] = each.get("thinking")
         if message["role"] == "tool":
             message["tool_call_id"] = _answered(each, waiting) or f"call_{at}"
@@ -248,6 +251,15 @@ def _messages(given: Sequence[Any]) -> Iterator[Any]:
             waiting += [(call["id"], call["function"].get("name")) for call in calls]
             message["tool_calls"] = calls
         yield message
+
+
+def _with_images(text: Any, images: Any) -> Any:
+    """Return a content in OpenAI's form: pictures and sounds, and the text behind them."""
+    if not images:
+        return text
+    if not isinstance(images, list):
+        raise UsageError("images is no list: write a list of texts in base64")
+    return [*map(image_part, images), *([{"type": "text", "text": text}] if text else [])]
 
 
 def _call(call: Any, name: str) -> dict[str, Any]:

@@ -14,17 +14,15 @@ from localspec import __version__
 from localspec.chat.call_finder import offers_tools
 from localspec.chat.thinking import thinking_tags
 from localspec.display import printable_line
-from localspec.errors import LocalspecError, UsageError
-from localspec.launch.names import named_models
+from localspec.errors import UsageError
 from localspec.models.entries import ModelEntry
 from localspec.models.gguf import read_model
 from localspec.models.inventory import Fact, facts_of
-from localspec.models.names import resolve
 from localspec.models.registry import load_registry
 from localspec.models.store import Store, stored_sha256
 from localspec.serve.answering import Body, Service
 from localspec.serve.bodies import body_of
-from localspec.serve.catalogue import LATEST
+from localspec.serve.catalogue import LATEST, target_of
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
 from localspec.storage.paths import data_dir
@@ -57,7 +55,7 @@ async def tags(_: HttpRequest, service: Service) -> Response:
         for name in [service.loaded.name, *service.catalogue.listed()]:
             with suppress(NotFound):  # it was removed just now
                 models[name] = known_model(service, name)
-        return [_listed(name, model) for name, model in models.items()]
+        return [_listed(name, model, service) for name, model in models.items()]
 
     return JSONResponse({"models": await asyncio.to_thread(listed)})
 
@@ -71,7 +69,7 @@ async def running(_: HttpRequest, service: Service) -> Response:
             left_s = _NEVER_S if each.left_s is None else min(each.left_s, _NEVER_S)
             until = now + timedelta(seconds=left_s)
             more = {"expires_at": until.isoformat(), "size_vram": 0, "context_length": ready.n_ctx}
-            models[each.model.name] = {**_listed(each.model.name, each.model), **more}
+            models[each.model.name] = {**_listed(each.model.name, each.model, service), **more}
     return JSONResponse({"models": list(models.values())})
 
 
@@ -117,22 +115,13 @@ def known_model(service: Service, name: str) -> ServedModel:
         raise
 
 
-def _target(model: ServedModel) -> ModelEntry | Path | None:
-    """Return what the registry says of a model, or its file; None where neither is known."""
-    try:
-        target = resolve(named_models(model.launch, registry := load_registry())[0], registry)
-    except LocalspecError:
-        return None
-    return target if isinstance(target, ModelEntry | Path) else None
-
-
 def _file(target: ModelEntry | Path | None) -> Path | None:
     return Store(data_dir()).path_of(target) if isinstance(target, ModelEntry) else target
 
 
-def _listed(name: str, model: ServedModel) -> dict[str, Any]:
+def _listed(name: str, model: ServedModel, service: Service) -> dict[str, Any]:
     """Return a model of a name as lists have it."""
-    target = _target(model)
+    target = target_of(model)
     entry, path = target if isinstance(target, ModelEntry) else ModelEntry(), _file(target)
     name = name if ":" in name else name + LATEST
     size, digest = entry.size_bytes, entry.sha256
@@ -145,6 +134,7 @@ def _listed(name: str, model: ServedModel) -> dict[str, Any]:
         "size": size,
         "digest": digest,
         "details": _details(entry.params or "", entry.quant, ""),
+        "capabilities": service.capabilities(model),
     }
 
 
@@ -166,7 +156,7 @@ def _details(parameters: str, quantisation: str, family: str) -> Body:
 
 def _described(service: Service, model: ServedModel) -> Body:
     """Return what is known of a model, its context as long as it is here."""
-    target = _target(model)
+    target = target_of(model)
     path, facts, header = _file(target), dict[str, Fact](), None
     if path is not None:
         reference = target.name if isinstance(target, ModelEntry) else str(path)
@@ -177,7 +167,7 @@ def _described(service: Service, model: ServedModel) -> Body:
     ready = service.residence.ready(model)
     n_ctx = ready.n_ctx if ready else model.launch.load.n_ctx or (header and header.context_length)
     able = {"tools": offers_tools(template), "thinking": bool(thinking_tags(template))}
-    does = ["completion", *(name for name, each in able.items() if each)]
+    does = [name for name, each in able.items() if each and not model.embeds]
     sampling = () if model.embeds else _SAMPLING
     values = {name: getattr(model.options.sampling, name) for name in sampling}
     values |= {"num_ctx": n_ctx} if n_ctx else {}
@@ -200,5 +190,5 @@ def _described(service: Service, model: ServedModel) -> Body:
             **weights,
             **({f"{family}.context_length": n_ctx} if family else {}),
         },
-        "capabilities": ["embedding"] if model.embeds else does,
+        "capabilities": [*service.capabilities(model), *does],
     }

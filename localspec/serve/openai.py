@@ -5,6 +5,7 @@ Source: the API reference of OpenAI, and what its Python client sends and reads.
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,17 +16,20 @@ from starlette.responses import JSONResponse, Response
 
 from localspec.chat.request import Request
 from localspec.errors import UsageError
-from localspec.messages import Infill, from_json
+from localspec.messages import Infill
 from localspec.options import ReplyOptions, cut
 from localspec.options.fields import think_of
 from localspec.serve.answering import Answers, Service
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
 from localspec.serve.http import NotFound
+from localspec.serve.media_parts import conversation
+from localspec.serve.ollama_models import known_model
 from localspec.serve.openai_forms import ChatForm, CompletionForm, TextForm
-from localspec.serve.steady import steady
 from localspec.serve.tools import openai_offer
 
 _MOST_CHOICES = 16
+_MEDIA = {"vision": "image", "audio": "audio"}
+"""What a model takes, in Ollama's words and in llama-server's."""
 _MOST_IDS = 1 << 31
 
 
@@ -101,8 +105,11 @@ async def models(_: HttpRequest, service: Service) -> Response:
     names = await asyncio.to_thread(service.catalogue.listed)
     states = service.states
     listed = sorted(dict.fromkeys([*names, *states]), key=lambda name: states.get(name) != "loaded")
-    data = [_model(each, service, states.get(each)) for each in listed]
-    return JSONResponse({"object": "list", "data": data})
+
+    def described() -> list[dict[str, Any]]:
+        return [_model(each, service, states.get(each)) for each in listed]
+
+    return JSONResponse({"object": "list", "data": await asyncio.to_thread(described)})
 
 
 async def model(request: HttpRequest, service: Service) -> Response:
@@ -114,7 +121,8 @@ async def model(request: HttpRequest, service: Service) -> Response:
         if name not in await asyncio.to_thread(service.catalogue.listed):
             raise
         known = name
-    return JSONResponse(_model(name, service, service.states.get(known)))
+    state = service.states.get(known)
+    return JSONResponse(await asyncio.to_thread(_model, name, service, state))
 
 
 def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
@@ -129,12 +137,17 @@ def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
     named = (each for each in service.catalogue.models if name in (each.name, *each.names))
     ready = next(filter(None, map(service.residence.ready, named)), None)
     context = {} if ready is None else {"meta": {"n_ctx": ready.n_ctx}}
-    return {**openai, **anthropic, "status": status, **context}
+    does: dict[str, Any] = {}
+    with suppress(NotFound):  # it was removed just now
+        able = service.capabilities(known_model(service, name))
+        takes = ["text", *(kind for word, kind in _MEDIA.items() if word in able)]
+        does = {"capabilities": able, "architecture": {"input_modalities": takes}}
+    return {**openai, **anthropic, "status": status, **context, **does}
 
 
 async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     """Answer a conversation."""
-    body = await body_of(request, ChatBody)
+    body = await body_of(request, ChatBody, media=True)
     service = service.of(body.model)
     if body.functions or body.function_call:
         raise UsageError(
@@ -145,7 +158,7 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     if limit == 0 and body.messages[-1:] == [{"role": "user", "content": ""}]:
         # llama.vim has a prompt read while its instruction is not written yet; a stop takes its place.
         body.messages[-1] = {"role": "user", "content": "."}
-    messages = [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
+    messages = conversation(body.messages, service.folder)
     think = think_of(body.reasoning_effort, body.chat_template_kwargs, body.reasoning_budget_tokens)
     options = await reply_options(body, service.options, limit, think=think)
     if body.top_logprobs and not body.logprobs:
@@ -153,7 +166,7 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     most = logprobs_of("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
     prompt = Request(
         0,
-        steady(messages),
+        messages,
         options,
         keep=body.keep,
         logprobs=most,

@@ -16,18 +16,18 @@ from localspec.chat.events import Delta, Finished, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
-from localspec.messages import Message, from_json
+from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.options.fields import think_of
 from localspec.serve.answering import AnswerForm, Answers, Body, PromptProgress, Service
 from localspec.serve.blocks import AnswerBlock, Blocks
 from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
+from localspec.serve.media_parts import conversation, openai_part
 from localspec.serve.openai_forms import CUT, figures, likely
-from localspec.serve.steady import steady
-from localspec.serve.tools import ToolOffer, openai_offer, result_text
+from localspec.serve.tools import ToolOffer, openai_offer, result_pictures, result_text
 
 _LOGPROBS = "message.output_text.logprobs"
-_PARTS = {"input_text": "text", "output_text": "text"}
+_TEXTS = ("input_text", "output_text")
 _IDS = {"thinking": "rs", "text": "msg", "call": "fc"}
 _NAMES = {"thinking": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
 
@@ -65,7 +65,7 @@ class ResponsesBody(AnswerFields, kw_only=True):
 
 async def responses(request: HttpRequest, service: Service) -> Answers:
     """Answer a conversation."""
-    body = await body_of(request, ResponsesBody)
+    body = await body_of(request, ResponsesBody, media=True)
     service = service.of(body.model)
     if body.previous_response_id is not None or body.conversation is not None:
         raise UsageError("nothing is stored here: send the whole conversation as input")
@@ -81,7 +81,7 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
     options = await reply_options(body, service.options, limit, response_format=form, think=think)
     prompt = Request(
         0,
-        steady(_messages(body)),
+        _messages(body, service),
         options,
         draft=body.draft(exact=service.exact),
         keep=body.keep,
@@ -207,20 +207,25 @@ def _content(block: AnswerBlock) -> Body:
     return {"text": block.text, **logprobs}
 
 
-def _messages(body: ResponsesBody) -> list[Message]:
+def _messages(body: ResponsesBody, service: Service) -> tuple[Message, ...]:
     """Return the conversation."""
     given: Sequence[Any] = body.input
     if isinstance(body.input, str):
         given = [{"role": "user", "content": body.input}]
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     messages: list[Any] = [*system]
-    thoughts = ""
+    thoughts, pictures, sees = "", list[Any](), service.sees
     for item in given:
+        if _kind(item) == "function_call_output":
+            pictures += result_pictures(item.get("output"), sees=sees)
+        elif pictures:
+            messages.append({"role": "user", "content": pictures})
+            pictures = []
         if _kind(item) == "reasoning":
             content = result_text(item.get("content"))
             thoughts += content if isinstance(content, str) else ""
             continue
-        message = _as_message(item)
+        message = _as_message(item, sees=sees)
         if isinstance(message, dict) and message.get("role") not in {"assistant", "tool"}:
             thoughts = ""  # of an answer that was never finished
         last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
@@ -233,10 +238,12 @@ def _messages(body: ResponsesBody) -> list[Message]:
             messages[-1] = {**last, "tool_calls": calls}
         else:
             messages.append(message)
-    return [from_json(each, f"item {at}") for at, each in enumerate(messages, 1)]
+    if pictures:
+        messages.append({"role": "user", "content": pictures})
+    return conversation(messages, service.folder, "item {}")
 
 
-def _as_message(item: Any) -> Any:
+def _as_message(item: Any, *, sees: bool) -> Any:
     """Return an item as a chat's message."""
     if not isinstance(item, dict):
         return item
@@ -245,7 +252,7 @@ def _as_message(item: Any) -> Any:
         call: dict[str, Any] = {"id": item.get("call_id"), "function": function}
         return {"role": "assistant", "content": "", "tool_calls": [call]}
     if _kind(item) == "function_call_output":
-        output = result_text(item.get("output"))
+        output = result_text(item.get("output"), sees=sees)
         return {"role": "tool", "tool_call_id": item.get("call_id"), "content": output}
     if _kind(item) != "message":
         raise UsageError(
@@ -254,9 +261,9 @@ def _as_message(item: Any) -> Any:
     content = item.get("content")
     if isinstance(content, list):
         content = [
-            {**each, "type": _PARTS.get(str(each.get("type")), each.get("type"))}
-            if isinstance(each, dict)
-            else each
+            {**each, "type": "text"}
+            if isinstance(each, dict) and each.get("type") in _TEXTS
+            else openai_part(each)
             for each in content
         ]
     return {"role": item.get("role"), "content": content}

@@ -15,6 +15,7 @@ from localspec.calls.policy import CallPolicy, ToolChoice
 from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.messages import ToolCall
+from localspec.serve.media_parts import openai_part
 
 _NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _CHOICES: Mapping[Any, ToolChoice] = {each: each for each in get_args(ToolChoice)}
@@ -144,24 +145,34 @@ def openai_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def anthropic_messages(messages: Sequence[Any]) -> Iterator[Any]:
-    """Yield messages of Anthropic's in OpenAI's form: calls, results and thoughts are blocks there, and none here."""
+def anthropic_messages(messages: Sequence[Any], *, sees: bool = False) -> Iterator[Any]:
+    """Yield messages of Anthropic's in OpenAI's form: calls, results and thoughts are blocks there, and none here.
+
+    Args:
+        messages: in Anthropic's form.
+        sees: whether the model does: pictures of results are then part of the user's message behind them.
+    """
     for each in messages:
         content = each.get("content") if isinstance(each, dict) else None
         if not isinstance(content, list):
             yield each
             continue
-        kinds: dict[Any, list[dict[str, Any]]] = {}
+        calls, rest, thoughts = list[Any](), list[Any](), ""
         for block in content:
             if not isinstance(block, dict):
                 raise UsageError("a block of a message is not an object: write its type")
-            kinds.setdefault(block.get("type"), []).append(block)
-        for block in kinds.pop("tool_result", []):
-            yield _result(block)
-        thoughts = "".join(str(block.get("thinking", "")) for block in kinds.pop("thinking", []))
-        kinds.pop("redacted_thinking", None)
-        calls = [_call_of_block(block) for block in kinds.pop("tool_use", [])]
-        rest = [block for some in kinds.values() for block in some]
+            match block.get("type"):
+                case "tool_result":
+                    yield _result(block, sees=sees)
+                    rest += result_pictures(block.get("content"), sees=sees)
+                case "thinking":
+                    thoughts += str(block.get("thinking", ""))
+                case "tool_use":
+                    calls.append(_call_of_block(block))
+                case "redacted_thinking":
+                    pass
+                case _:
+                    rest.append(openai_part(block))
         if not rest and not calls and not thoughts:
             continue  # it was results alone
         more: dict[str, Any] = {"tool_calls": calls} if calls else {}
@@ -169,26 +180,38 @@ def anthropic_messages(messages: Sequence[Any]) -> Iterator[Any]:
         yield {**each, "content": rest or ("" if calls or thoughts else rest), **more}
 
 
-def _result(block: dict[str, Any]) -> dict[str, Any]:
+def _result(block: dict[str, Any], *, sees: bool) -> dict[str, Any]:
     return {
         "role": "tool",
         "tool_call_id": block.get("tool_use_id"),
-        "content": result_text(block.get("content", "")),
+        "content": result_text(block.get("content", ""), sees=sees),
         "is_error": block.get("is_error") is True,
     }
 
 
-def result_text(content: Any) -> Any:
+def result_text(content: Any, *, sees: bool = False) -> Any:
     """Return the result of a function: texts, of which any may be empty. In place of a part that is none stands a note."""
     if not isinstance(content, list):
         return content
     texts = [
         each["text"]
         if isinstance(each, dict) and isinstance(each.get("text"), str)
+        else "[a picture: it follows]"
+        if sees and _is_picture(each)
         else "[not text: left out]"
         for each in content
     ]
     return "\n".join(texts)
+
+
+def result_pictures(content: Any, *, sees: bool) -> list[Any]:
+    """Return the pictures of a result as parts of a message, as results are texts; none where the model does not see."""
+    given = content if sees and isinstance(content, list) else ()
+    return [openai_part(each) for each in given if _is_picture(each)]
+
+
+def _is_picture(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") in ("image", "input_image")
 
 
 def _call_of_block(block: dict[str, Any]) -> dict[str, Any]:

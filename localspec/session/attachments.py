@@ -1,33 +1,60 @@
-"""`@path` in a message: the file goes into the context, its content in a block of its own behind the text."""
+"""`@path` in a message: the file goes into the context, a text in a block of its own behind the words, pictures and sounds before them."""
 
 import re
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
 
+from localspec.display import duration_text
 from localspec.errors import UsageError
-from localspec.messages import DocumentPart, Message
+from localspec.media import MOST_BYTES, media_type, picture_size, sound_seconds
+from localspec.messages import DocumentPart, MediaPart, Message
 from localspec.session.citing import files_of, passages_in
 from localspec.storage.files import size_text
 from localspec.storage.tree import files_below, fuzzy
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+# A word of a shell that is an absolute path, or a URL of one.
+_DRAGGED = re.compile(
+    r"""(?<!\S)(?=['"]?(?:/|~/|file://))(?:'[^'\n]*'|"(?:\\.|[^"\\\n])*"|\\.|[^\s'"\\])+"""
+)
 _TRAILING = ".,;:!?)"
-_MOST_BYTES = 1 << 20
+_MOST_BYTES, _LOOKED_AT = 1 << 20, 8192
+_MEDIA_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".wav", ".mp3", ".flac")
 _MOST_OFFERED = 8
 # One letter is in nearly every name.
 _LEAST_FUZZY = 2
 _CHARS_PER_TOKEN = 4  # of English and code; only for the size that is printed
 
 
-def label(document: DocumentPart) -> str:
+Attachment = DocumentPart | MediaPart
+
+
+def label(attachment: Attachment) -> str:
     """Return the name and the size of a file that goes into the context, for people."""
-    size = file_size(len(document.text.encode()))
-    return f"{document.name} · {size} · ≈ {len(document.text) // _CHARS_PER_TOKEN} tokens"
+    if isinstance(attachment, DocumentPart):
+        size = file_size(len(attachment.text.encode()))
+        return f"{attachment.name} · {size} · ≈ {len(attachment.text) // _CHARS_PER_TOKEN} tokens"
+    name, data = attachment.name, attachment.data
+    if not data:
+        return f"{name} · its file is missing"
+    if attachment.kind == "audio":
+        seconds = sound_seconds(data)
+        length = "" if seconds is None else f" · {duration_text(seconds, 1)}"
+        return f"{name} · {file_size(len(data))}{length}"
+    size = ""
+    with suppress(UsageError):  # what is in the history is listed, whatever it is
+        size = " · {} x {}".format(*picture_size(data, name))
+    return f"{name} · {file_size(len(data))}{size}"
 
 
 def attached_lines(message: Message) -> Iterator[str]:
     """Yield a line for each file and passage that goes with a question, and one for the size of the passages."""
+    yield from map(label, message.media)
     yield from map(label, files_of(message))
     passages = passages_in([message])
     yield from map(str, passages.values())
@@ -35,29 +62,90 @@ def attached_lines(message: Message) -> Iterator[str]:
         yield f"passages · ≈ {sum(each.tokens for each in passages.values())} tokens"
 
 
-def attached(text: str, folder: Path) -> list[DocumentPart]:
+def question_with(text: str, attachments: Iterable[Attachment]) -> Message:
+    """Return a question with its files, each once."""
+    unique = dict.fromkeys(attachments)
+    return Message.user(
+        text,
+        [each for each in unique if isinstance(each, DocumentPart)],
+        [each for each in unique if isinstance(each, MediaPart)],
+    )
+
+
+def attached(
+    text: str, folder: Path, others: Mapping[str, MediaPart] = MappingProxyType({})
+) -> list[Attachment]:
     """Return the files that a text mentions, each once. A mention of nothing that is there is just text.
+
+    Args:
+        text: the question.
+        folder: what names of files are relative to.
+        others: pictures and sounds by names that stand for them, and for no file.
 
     Raises:
         UsageError: a file is there but cannot be put into a context.
     """
     paths: dict[Path, str] = {}
-    for name in _mentions(text):
-        if (path := _existing(name, folder)) is not None:
+    for name in mentions(text):
+        if _among(name, others) is None and (path := _existing(name, folder)) is not None:
             paths.setdefault(path, name if (folder / name).exists() else name.rstrip(_TRAILING))
-    return [DocumentPart(name, _read(path, name)) for path, name in paths.items()]
+    return [*mentioned(text, others), *(_read(path, name) for path, name in paths.items())]
 
 
-def unmatched(text: str, folder: Path) -> list[str]:
-    """Return what a text mentions where there is no file."""
+def mentioned(text: str, others: Mapping[str, MediaPart]) -> list[MediaPart]:
+    """Return those of some pictures and sounds, by name, that a text mentions."""
+    return [part for name in mentions(text) if (part := _among(name, others)) is not None]
+
+
+def _among(name: str, others: Mapping[str, MediaPart]) -> MediaPart | None:
+    return others.get(name) or others.get(name.rstrip(_TRAILING))
+
+
+def unmatched(
+    text: str, folder: Path, others: Mapping[str, MediaPart] = MappingProxyType({})
+) -> list[str]:
+    """Return what a text mentions where there is no file, and none of `others`; see `attached`."""
     return [
         f"@{name.rstrip(_TRAILING)}"
-        for name in _mentions(text)
-        if name.rstrip(_TRAILING) and _existing(name, folder) is None
+        for name in mentions(text)
+        if name.rstrip(_TRAILING)
+        and _among(name, others) is None
+        and _existing(name, folder) is None
     ]
 
 
-def read_document(name: str, folder: Path) -> DocumentPart:
+def with_mentions(text: str, folder: Path) -> str:
+    """Return a text in which the paths of pictures and sounds are mentions: as terminals paste files that are dragged to them.
+
+    That is quoted or escaped as for a shell, or a `file:` URL; or as it is, where it is all of the text.
+    """
+
+    def mention(match: re.Match[str]) -> str:
+        return _mention(_path_of(match[0]), folder) or match[0]
+
+    return _mention(text.strip(), folder) or _DRAGGED.sub(mention, text)
+
+
+def _path_of(word: str) -> str:
+    with suppress(ValueError):  # a quote without its other
+        word = "".join(shlex.split(word))
+    url = urlsplit(word) if word.startswith("file:") else None
+    return word if url is None else unquote(url.path)
+
+
+def _mention(path: str, folder: Path) -> str:
+    """Return the mention of a picture or a sound; empty where the path is of none, or cannot be mentioned."""
+    if not path.lower().endswith(_MEDIA_SUFFIXES) or '"' in path or "\n" in path:
+        return ""
+    file = _existing(path, folder)
+    if file is None:
+        return ""
+    here = folder.resolve()
+    name = str(file.relative_to(here)) if file.is_relative_to(here) else path
+    return f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
+
+
+def read_attachment(name: str, folder: Path) -> Attachment:
     """Return the file that a name means.
 
     Raises:
@@ -65,7 +153,7 @@ def read_document(name: str, folder: Path) -> DocumentPart:
     """
     path = _existing(name, folder)
     if path is not None:
-        return DocumentPart(name, _read(path, name))
+        return _read(path, name)
     if _existing(name, folder, is_kind=Path.is_dir) is not None:
         raise UsageError(
             f"{name} is a folder: name files in it, or index it with `localspec index add {name}`"
@@ -112,7 +200,8 @@ def _size(path: Path) -> str:
     return "" if path.is_dir() else file_size(path.stat().st_size)
 
 
-def _mentions(text: str) -> Iterator[str]:
+def mentions(text: str) -> Iterator[str]:
+    """Yield the names behind the `@` of a text, with the punctuation that may follow them."""
     for quoted, bare in _MENTION.findall(text):
         yield quoted or bare
 
@@ -130,19 +219,39 @@ def _existing(
     return None
 
 
-def _read(path: Path, name: str) -> str:
+def _read(path: Path, name: str) -> Attachment:
     try:
         with path.open("rb") as stream:
-            raw = stream.read(_MOST_BYTES + 1)
+            return attachment_of(stream, name)
     except OSError as error:
         raise UsageError(
             f"{name} cannot be read ({error.strerror}): check its permissions"
         ) from error
-    if len(raw) > _MOST_BYTES:
+
+
+def attachment_of(stream: BinaryIO, name: str) -> Attachment:
+    """Return what a stream holds: a text, a picture or a sound.
+
+    Args:
+        stream: read to its end, or until it is too long.
+        name: how the user calls it.
+
+    Raises:
+        UsageError: it cannot be put into a context.
+        OSError: it cannot be read.
+    """
+    raw = stream.read(_LOOKED_AT)
+    # A text may begin with the letters of a format, but has no NUL.
+    is_media = name.lower().endswith(_MEDIA_SUFFIXES) or (media_type(raw) and b"\0" in raw)
+    most = MOST_BYTES if is_media else _MOST_BYTES
+    raw += stream.read(most + 1 - len(raw))
+    if is_media:
+        return MediaPart.of(raw, name)
+    if len(raw) > most:
         raise UsageError(
-            f"{name} is longer than {file_size(_MOST_BYTES)}: too long for any context, shorten it"
+            f"{name} is longer than {file_size(most)}: too long for any context, shorten it"
         )
     try:
-        return raw.decode("utf-8-sig").rstrip("\n")
+        return DocumentPart(name, raw.decode("utf-8-sig").rstrip("\n"))
     except UnicodeDecodeError:
         raise UsageError(f"{name} is not UTF-8 text: convert it first") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from localspec.chat.events import Reply
 from localspec.decoding.round import StopReason
-from localspec.display import clean_line
+from localspec.display import clean_line, printable_line
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.recorder import ReplyRecorder
@@ -19,12 +19,12 @@ from localspec.messages import Message, with_results
 from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (
     COMMAND,
-    REQUEST,
     branched,
     context_of,
     figures_of,
     is_request,
     recent_from,
+    request_for,
     summary_at,
 )
 
@@ -107,7 +107,11 @@ class SavedConversation:
             self.messages = self.history.branch(self.conversation, leaf)
 
     def turns_with(self, question: Message) -> tuple[Message, ...]:
-        """Return what goes to the engine with a question that `say` would add; nothing is saved."""
+        """Return what goes to the engine with a question that `say` would add; nothing is saved.
+
+        Raises:
+            UsageError: the file of a picture or a sound is missing; so do all that return turns.
+        """
         branch = self.messages[:-1] if self._is_unanswered else self.messages
         return self._turns(branch, question)
 
@@ -131,10 +135,9 @@ class SavedConversation:
             return False
         last = self.messages[-1]
         place = last.parent if self._is_unanswered else last.id
-        latest = [each.id for each in self.history.branch(self.conversation)][-1:]
-        others = self.history.messages(self.conversation)
-        return latest != [last.id] and any(
-            each.parent == place and each.id != last.id for each in others
+        others = self.history.rows("message", "conversation", self.conversation)
+        return self.history.conversation(self.conversation).leaf != last.id and any(
+            each["parent"] == place and each["id"] != last.id for each in others
         )
 
     def add_result(self, done: "CarriedOut") -> int:
@@ -196,7 +199,8 @@ class SavedConversation:
             raise UsageError("nothing to summarise yet: ask something first")
         is_own = unanswered and not is_request(self.messages[-1])
         text = self.take_back() if unanswered else None
-        self._add(Message.user(REQUEST), branch[-1].id, figures_of(recent_from(context_of(branch))))
+        context = context_of(branch)
+        self._add(request_for(context), branch[-1].id, figures_of(recent_from(context)))
         return text if is_own else None
 
     @property
@@ -362,7 +366,15 @@ class SavedConversation:
 
     def _turns(self, branch: Sequence[StoredMessage], *more: Message) -> tuple[Message, ...]:
         system = [] if self.system is None else [Message.system(self.system)]
-        return with_results([*system, *(each.message for each in context_of(branch)), *more])
+        turns = with_results([*system, *(each.message for each in context_of(branch)), *more])
+        for each in turns:
+            for part in each.media:
+                if not part.data:
+                    raise UsageError(
+                        f"the file of {printable_line(part.name)} is missing or damaged in the history: "
+                        "edit its question in the chat, or begin a new conversation"
+                    )
+        return turns
 
     def _add(self, message: Message, parent: int | None, figures: str = "") -> int:
         added = self.history.add_user(self._id, parent, message, figures)

@@ -1,4 +1,7 @@
-"""A conversation as a document: Markdown to read, JSON with every branch and figure; written to a file that was named, or to a new one."""
+"""A conversation as a document: Markdown to read, JSON with every branch and figure; written to a file that was named, or to a new one.
+
+Pictures and sounds are data URLs in JSON, and files in a folder beside Markdown.
+"""
 
 import json
 import re
@@ -7,12 +10,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from localspec.errors import UsageError
 from localspec.history.archive import History, cut_at_word
 from localspec.history.records import StoredConversation, StoredMessage, acts_of, content_of
+from localspec.media import media_type
 from localspec.messages import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
 from localspec.session.attachments import attached_lines
 from localspec.storage.paths import shown
@@ -23,6 +29,7 @@ Mask = Callable[[str, Counts | None], str]
 """Returns a text without what must not be visible of it; the counts get the matches."""
 STYLES = ("md", "json")
 _TITLE_CHARS = 40
+_SUFFIXES = {"jpeg": "jpg", "mpeg": "mp3"}
 _NAMES = {"user": "You", "assistant": "Assistant", "tool": "Result"}
 
 
@@ -35,6 +42,7 @@ def exported(
     counts: Counts | None = None,
     *,
     own: bool = True,
+    media: str = "",
 ) -> str:
     """Return a conversation as Markdown, one branch, or as JSON, all of them.
 
@@ -48,23 +56,38 @@ def exported(
         leaf: the last message of the branch; None for the one that was added or visible last.
         counts: gets what the mask matched.
         own: whether the mask holds for what the user wrote and for the title, too.
+        media: the folder, as Markdown links to it, of pictures and sounds; empty names them only.
     """
     stored = history.conversation(conversation)
     if style == "json":
         messages = history.messages(conversation)
     else:
-        messages = [_readable(each) for each in history.branch(conversation, leaf)]
+        messages = [_readable(each, media) for each in history.branch(conversation, leaf)]
     if mask is not None:
         stored, messages = _masked(stored, messages, lambda text: mask(text, counts), own=own)
     return as_json(stored, messages) if style == "json" else as_markdown(stored, messages)
 
 
-def _readable(message: StoredMessage) -> StoredMessage:
+def _readable(message: StoredMessage, folder: str) -> StoredMessage:
     readable = replace(message.message, thinking="")  # left out, and not counted
-    if readable.documents:
-        listed = "".join(f"\n+ {each}" for each in attached_lines(readable))
-        readable = Message(readable.role, (TextPart(f"{readable.typed}\n{listed}"),))
+    if readable.documents or readable.media:
+        linked = [each for each in readable.media if folder and each.data]
+        others = tuple(each for each in readable.parts if each not in linked)
+        listed = "\n".join(f"+ {each}" for each in attached_lines(Message(readable.role, others)))
+        blocks = (readable.typed, *(_link(each, folder) for each in linked), listed)
+        readable = Message(readable.role, (TextPart("\n\n".join(filter(None, blocks))),))
     return replace(message, message=readable)
+
+
+def _link(part: MediaPart, folder: str) -> str:
+    name = re.sub(r"([\\\[\]])", r"\\\1", " ".join(part.name.split()))
+    return f"{'!' * (part.kind == 'image')}[{name}]({folder}/{_file_name(part)})"
+
+
+def _file_name(part: MediaPart) -> str:
+    """Return a name that only this content has, so that an export overwrites nothing else."""
+    suffix = media_type(part.data).rpartition("/")[2]
+    return f"{part.sha256[:12]}.{_SUFFIXES.get(suffix, suffix)}"
 
 
 def _masked(
@@ -131,7 +154,7 @@ def as_json(conversation: StoredConversation, messages: Iterable[StoredMessage])
                 "role": message.message.role,
                 "content": content_of(message.message),
                 **({"thinking": message.message.thinking} if message.message.thinking else {}),
-                **(json.loads(acts) if (acts := acts_of(message.message)) else {}),
+                **_acts(message.message),
                 "state": message.state,
                 "created": _time(message.created_s),
                 **({"model": message.model} if message.model else {}),
@@ -141,6 +164,14 @@ def as_json(conversation: StoredConversation, messages: Iterable[StoredMessage])
         ],
     }
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _acts(message: Message) -> dict[str, Any]:
+    """Return what a message has beside words, with its pictures and sounds."""
+    acts: dict[str, Any] = json.loads(acts_of(message) or "{}")
+    for value, part in zip(acts.get("media", ()), message.media, strict=True):
+        value["url"] = part.data_url if part.data else None
+    return acts
 
 
 def _fenced(text: str) -> str:
@@ -186,14 +217,20 @@ def write_export(
     if style not in STYLES:
         style, name = ("json" if argument.endswith(".json") else "md"), argument
     counts = Counts()
-    text = exported(history, conversation, style, mask, leaf, counts, own=own)
     if name.strip():
         path = folder / Path(name.strip()).expanduser()
     else:
         title = history.conversation(conversation).title
         path = _free(folder, mask(title, None) if mask and own else title, style)
+    beside = path.parent / f"{path.stem}-files"
+    link = "" if style == "json" else quote(beside.name)
+    text = exported(history, conversation, style, mask, leaf, counts, own=own, media=link)
+    branch = history.branch(conversation, leaf) if link else []
     try:
         path.write_text(text, encoding="utf-8")
+        for part in (each for stored in branch for each in stored.message.media if each.data):
+            beside.mkdir(exist_ok=True)
+            (beside / _file_name(part)).write_bytes(part.data)
     except OSError as error:
         raise UsageError(
             f"{shown(path)} cannot be written ({error.strerror}): name another file"

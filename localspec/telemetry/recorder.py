@@ -55,11 +55,13 @@ class Recorder:
 
         Args:
             question: what the user said last.
-            tokens: ids of the whole prompt.
+            tokens: ids of the whole prompt; negative ones are of pictures and sounds.
             greedy: whether the temperature is 0.
         """
         record = ReplyRecord(self.now(), self.pair, greedy, len(tokens))
-        noted = ReplyTokens(list(tokens)) if self.switch.text else None
+        # Without its picture, a text about it teaches a draft model nothing.
+        is_words = self.switch.text and min(tokens, default=0) >= 0
+        noted = ReplyTokens(list(tokens)) if is_words else None
         return ReplyTrace(self, question, record, noted, time.perf_counter())
 
     def put(self, trace: "ReplyTrace") -> None:

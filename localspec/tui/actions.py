@@ -59,7 +59,7 @@ async def edit(front: Front, argument: str) -> None:
     count = len(talk.numbers())
     at = number(which, "question", count) if which else count
     if text.strip():
-        front.session.ask_instead(at, text.strip())
+        front.session.ask_instead(at, text.strip(), keeps=True)
         await front.show_answer()
     else:
         front.edit(at, talk.question(at).message.typed)
@@ -254,6 +254,31 @@ async def export(front: Front, argument: str) -> None:
         raise UsageError(_EMPTY)
     leaf = talk.messages[-1].id if talk.messages else None
     front.report(front.session.export(talk.conversation, argument, leaf))
+
+
+# Pictures and speech.
+
+
+async def paste(front: Front, _: str) -> None:
+    """Attach the picture in the clipboard."""
+    front.attach(front.session.tray.hold_clipboard())
+
+
+async def listen(front: Front, argument: str) -> None:
+    """Record from the microphone until Enter, and attach it; with TEXT, send both."""
+    session = front.session
+    session.require_rest()
+    session.require_senses({"audio"})
+
+    async def take(sound: bytes) -> None:
+        name = session.tray.hold(sound, "recording", "wav")
+        if argument:
+            session.ask(f"{argument} @{name}")
+            await front.show_answer()
+        else:
+            front.attach(name)
+
+    await front.record(take)
 
 
 # Models, settings and documents.

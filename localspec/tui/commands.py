@@ -96,6 +96,8 @@ COMMANDS: Sequence[Command] = (
     Command("lens", actions.lens, key="f3"),
     Command("race", actions.race, "[TEXT]"),
     Command("docs", actions.docs, "[NAME|off|N]", "f9"),
+    Command("paste", actions.paste, rare=True),
+    Command("listen", actions.listen, "[TEXT]", rare=True),
     Command("compact", actions.compact, "[edit|drop|TEXT]", arguments=("edit", "drop")),
     Command("restart", actions.restart, while_busy=True, rare=True),
     Command("editor", actions.editor, key="ctrl+g", while_busy=True, rare=True),

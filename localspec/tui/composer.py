@@ -1,22 +1,24 @@
 """Composer: where the user writes, many lines at a time, with recall; above it, what may be completed."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from rich.segment import Segment, Segments
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from localspec.display import clean_input, clean_line
-from localspec.session.attachments import completions
+from localspec.session.attachments import completions, with_mentions
 from localspec.tui.commands import BY_NAME, goes_on, matching
 from localspec.tui.keys import IN_COMPOSER
 
@@ -90,6 +92,8 @@ class Composer(TextArea):
 
     Args:
         menu: takes a key for the open list of completions; returns whether it did.
+        clipboard: attaches the picture in the clipboard; returns the text that stands for it, empty where there is none.
+        folder: what paths are relative to.
 
     Attributes:
         recall: what was sent, oldest first.
@@ -104,7 +108,9 @@ class Composer(TextArea):
             self.text = text
             super().__init__()
 
-    def __init__(self, menu: Callable[[str], bool]) -> None:
+    def __init__(
+        self, menu: Callable[[str], bool], clipboard: Callable[[], str], folder: Path
+    ) -> None:
         super().__init__(
             soft_wrap=True,
             show_line_numbers=False,
@@ -114,7 +120,7 @@ class Composer(TextArea):
         )
         self.cursor_blink = False  # the screen would be drawn twice a second for it
         self.recall: list[str] = []
-        self._menu = menu
+        self._menu, self._clipboard, self._folder = menu, clipboard, folder
         self._at: int | None = None
         self._draft = ""
 
@@ -190,10 +196,22 @@ class Composer(TextArea):
         return False
 
     def on_paste(self, event: events.Paste) -> None:
-        """Write what is pasted, without what a terminal would obey."""
+        """Write what is pasted, without what a terminal would obey; the paths of pictures and sounds as mentions."""
         event.stop()
         event.prevent_default()
-        self.type(event.text)
+        self.paste(event.text)
+
+    def paste(self, text: str) -> None:
+        """Take the focus, and write what was pasted."""
+        attached = with_mentions(text, self._folder)
+        self.type(attached if attached == text else f"{attached.strip()} ")
+
+    def action_paste(self) -> None:
+        """Attach the picture in the clipboard, or write the text that was copied here."""
+        if attached := self._clipboard():
+            self.type(attached)
+        else:
+            super().action_paste()
 
     @property
     def cursor_offset(self) -> int:
@@ -229,13 +247,26 @@ class Composer(TextArea):
 
 
 class Entry(Vertical):
-    """Composer and, above it, what may be completed."""
+    """Composer and, above it, what may be completed, and what is attached.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: what paths are relative to.
+        clipboard: see `Composer`.
+        lay_out: returns the lines, so wide, of the pictures and sounds that a text attaches.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clipboard: Callable[[], str],
+        lay_out: Callable[[str, int], Sequence[Strip]],
+    ) -> None:
         super().__init__(id="entry")
-        self.composer = Composer(self._menu)
+        self.composer = Composer(self._menu, clipboard, folder)
         self.list_open = False
-        self._folder = folder
+        self._folder, self._lay_out = folder, lay_out
+        self._attached = Static(id="attached")
+        self._lines: Sequence[Strip] = ()
         self._list = OptionList(id="completions", compact=True)
         self._more = Static(id="more", markup=False)
         self._completions: list[Completion] = []
@@ -244,6 +275,8 @@ class Entry(Vertical):
         """Return the list, how much of it is out of sight, and the composer."""
         self._list.can_focus = False
         self._open([])
+        self._attached.display = False
+        yield self._attached
         yield self._list
         yield self._more
         yield self.composer
@@ -251,6 +284,19 @@ class Entry(Vertical):
     def on_text_area_changed(self) -> None:
         """Show what fits what is being typed."""
         self._open(complete(self.composer.text, self.composer.cursor_offset, self._folder))
+        self.show_attached()
+
+    def on_resize(self) -> None:
+        """Lay out what is attached for another width."""
+        self.show_attached()
+
+    def show_attached(self) -> None:
+        """Show the pictures and sounds that go with the question."""
+        before, self._lines = self._lines, self._lay_out(self.composer.text, self.size.width - 2)
+        if self._lines != before:
+            self._attached.display = bool(self._lines)
+            line = Segment.line()
+            self._attached.update(Segments([s for each in self._lines for s in (*each, line)]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Take what was clicked on."""

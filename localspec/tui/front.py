@@ -39,6 +39,12 @@ class Front(Protocol):
     def write(self, text: str) -> None:
         """Let the user change a text and send it."""
 
+    def attach(self, name: str) -> None:
+        """Let the user attach a picture or a sound that is no file, by its name."""
+
+    async def record(self, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Record from the microphone until the user presses Enter; then `take` the file."""
+
     async def open_editor(self) -> None:
         """Let the user write in an editor of their own."""
 

@@ -36,6 +36,7 @@ IN_COMPOSER: list[BindingType] = [
     _key("enter", "send", "send", "send"),
     _key("ctrl+j,shift+enter,alt+enter", "newline", "newline", "new line"),
     _key("ctrl+d", "leave_or_delete", "leave", "quit, if the input line is empty"),
+    _key("ctrl+v", "paste", "paste", "attach the clipboard's picture, or paste"),
     _key("ctrl+underscore", "undo", "undo", "undo typing"),
     _key("pageup", "app.page(-1)", "page_back", "scroll up"),
     _key("pagedown", "app.page(1)", "page_on", "scroll down"),

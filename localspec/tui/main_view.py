@@ -6,10 +6,12 @@ from rich.cells import cell_len
 from textual.app import App
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Footer, Static
 
 from localspec.display import clean_line, shortened
+from localspec.errors import LocalspecError
 from localspec.tui.colours import content_of
 from localspec.tui.composer import Entry
 from localspec.tui.message import MessageView
@@ -27,6 +29,9 @@ F2   shows what drafting saves
 F8   chooses another model
 Esc  stops an answer"""
 
+_ATTACHED_ROWS = 4
+_LEAST_HEIGHT = 20
+"""Rows of a screen on which what is attached is drawn."""
 # With less of it, it would mean nothing.
 _LEAST_LEFT = 10
 
@@ -37,13 +42,15 @@ class MainView:
     Args:
         app: whose screen it is.
         session: what is visible.
+        editing: returns the number of the question that is being changed; None while none is.
     """
 
-    def __init__(self, app: App[None], session: Session) -> None:
-        self._app, self._session = app, session
+    def __init__(self, app: App[None], session: Session, editing: Callable[[], int | None]) -> None:
+        self._app, self._session, self._editing = app, session, editing
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
-        self.entry = Entry(session.folder)
+        self.entry = Entry(session.folder, self._attach, self._attached)
+        session.tray.changed = self.show_counts
         self._news = Static(id="notice", markup=False)
         self._below = Static("[@click=app.to_end]↓ more below, Ctrl+End goes there[/]", id="below")
         self._keys = Footer(show_command_palette=False, compact=True)
@@ -67,7 +74,8 @@ class MainView:
         if self._typesetter is None:
             style = code_theme(self._app.current_theme, self._app.no_color)
             speakers = speaker_styles(self._app.theme_variables)
-            self._typesetter = Typesetter(self._app.console, style, speakers)
+            pictures = not self._app.no_color
+            self._typesetter = Typesetter(self._app.console, style, speakers, pictures)
         return self._typesetter
 
     def colours_changed(self) -> None:
@@ -156,11 +164,38 @@ class MainView:
         talk, items = self._session.talk, []
         numbers, passages = talk.numbers(), talk.passages
         for each in talk.messages:
-            text = message_text(each, numbers.get(each.id), passages)
+            text = message_text(each, numbers.get(each.id), passages, self._session.tray.about)
             items.append(TranscriptItem(each.id, text))
             if each.id == upto:
                 break
         return items or [TranscriptItem(None, MessageText("localspec", _WELCOME, kind="result"))]
+
+    def show_counts(self) -> None:
+        """Show the tokens of pictures and sounds that are known now."""
+        if self.transcript.is_attached:
+            self.transcript.show_changes(self._items())
+            self.entry.show_attached()
+
+    def _attach(self) -> str:
+        """Attach the picture in the clipboard; return the text that stands for it, and report why there is none unless text was copied here."""
+        try:
+            return f"@{self._session.tray.hold_clipboard()} "
+        except LocalspecError as error:
+            if not self._app.clipboard:
+                self.report(str(error))
+            return ""
+
+    def _attached(self, text: str, width: int) -> list[Strip]:
+        """Return what a text attaches: the last picture drawn, unless that would leave little of the screen."""
+        media, about = self._session.attached_media(text, self._editing()), self._session.tray.about
+        drawn = _ATTACHED_ROWS if self._app.size.height >= _LEAST_HEIGHT else 0
+        return [
+            line
+            for at, each in enumerate(media, 1)
+            for line in self.typesetter().attachment(
+                each, f"+ {about(each)}", width, drawn if at == len(media) else 0
+            )
+        ]
 
     def _growing(self) -> MessageText:
         exchange, ready = self._session.exchange, self._session.models.ready

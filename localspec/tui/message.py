@@ -21,6 +21,7 @@ from textual.widget import Widget
 from localspec.tui.composer import Composer
 from localspec.tui.keys import ON_MESSAGE
 from localspec.tui.message_text import MessageText
+from localspec.tui.pictures import PICTURE
 from localspec.tui.typeset import Block, BlockCutter, Typesetter
 
 # Of a long question, so many lines stay at its beginning and at its end: what matters may stand behind a paste.
@@ -125,7 +126,13 @@ class MessageLayout:
         return strips[:_FIRST_LINES] + more + strips[-_LAST_LINES:]
 
     def _foot(self, typesetter: Typesetter) -> list[Strip]:
-        return typesetter.plain(self.text.note, self._width, "dim") if self.text.note else []
+        lines = [
+            line
+            for part, about in self.text.media
+            for line in typesetter.attachment(part, f"+ {about}", self._width)
+        ]
+        note = self.text.note
+        return [*lines, *(typesetter.plain(note, self._width, "dim") if note else [])]
 
     def _extend(self, cutter: BlockCutter) -> None:
         """Lay out the blocks that are done since, and the one that is not."""
@@ -315,7 +322,7 @@ class MessageView(Widget, can_focus=True):
     def on_paste(self, event: events.Paste) -> None:
         """Hand on what is pasted."""
         event.stop()
-        self.screen.query_one(Composer).type(event.text)
+        self.screen.query_one(Composer).paste(event.text)
 
     def _fit(self, width: int) -> None:
         # Not by margins: Textual would cut every line where the message ends, at every drawing.
@@ -328,10 +335,10 @@ class MessageView(Widget, can_focus=True):
 
 
 def _text(strip: Strip) -> str:
-    """Return a line as it is copied."""
+    """Return a line as it is copied: without frames and pictures."""
     parts = (
         " " * segment.cell_length
-        if segment.style and _FRAME in segment.style.meta
+        if segment.style and (_FRAME in segment.style.meta or PICTURE in segment.style.meta)
         else segment.text
         for segment in strip
     )

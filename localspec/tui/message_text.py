@@ -1,13 +1,13 @@
 """MessageText: what a message says on the screen, made from what the history keeps. No Textual."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from localspec.display import duration_text, reading_text
-from localspec.messages import ToolCall, ToolResult
-from localspec.session.attachments import attached_lines
+from localspec.messages import MediaPart, Message, ToolCall, ToolResult
+from localspec.session.attachments import attached_lines, label
 from localspec.session.citing import NumberedPassage, citations
 from localspec.session.compaction import COMMAND, is_request
 from localspec.session.conversation import StoredMessage
@@ -34,6 +34,7 @@ class MessageText:
         thoughts: of a reply.
         note: figures and the like, below it.
         kind: what it is; a reply is Markdown, all else is text as it is.
+        media: the pictures and sounds of a question, with a line about each.
     """
 
     heading: str
@@ -41,12 +42,14 @@ class MessageText:
     thoughts: str = ""
     note: str = ""
     kind: Kind = "question"
+    media: tuple[tuple[MediaPart, str], ...] = ()
 
 
 def message_text(
     message: StoredMessage,
     number: int | None = None,
     passages: Mapping[int, NumberedPassage] = MappingProxyType({}),
+    about: Callable[[MediaPart], str] = label,
 ) -> MessageText:
     """Return what a stored message shows.
 
@@ -54,6 +57,7 @@ def message_text(
         message: it.
         number: of a question.
         passages: of the conversation, which an answer may cite.
+        about: returns a line about a picture or a sound.
     """
     version = ""
     if len(message.siblings) > 1:
@@ -61,9 +65,12 @@ def message_text(
         version = f" · version {at} of {len(message.siblings)}"
     turn = message.message
     if turn.role == "user":
-        note = "\n".join(f"+ {each}" for each in attached_lines(turn))
+        parts = tuple(each for each in turn.parts if not isinstance(each, MediaPart))
+        note = "\n".join(f"+ {each}" for each in attached_lines(Message(turn.role, parts)))
         heading = f"You · {number}{version}" if number else f"You{version}"
-        return MessageText(heading, COMMAND if is_request(message) else turn.typed, note=note)
+        text = COMMAND if is_request(message) else turn.typed
+        media = tuple((each, about(each)) for each in turn.media)
+        return MessageText(heading, text, note=note, media=media)
     for each in turn.parts:
         if isinstance(each, ToolResult):
             return _result(message, each)

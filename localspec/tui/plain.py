@@ -3,14 +3,24 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from typing import TextIO
 
 from localspec.chat.events import Finished, Text
-from localspec.display import Wrapping, clean, clean_line, columns_of, shortened_lines, wrapped
-from localspec.errors import ContextOverflow, LocalspecError
+from localspec.display import (
+    Wrapping,
+    clean,
+    clean_line,
+    columns_of,
+    duration_text,
+    shortened_lines,
+    wrapped,
+)
+from localspec.errors import ContextOverflow, LocalspecError, UsageError
+from localspec.session.attachments import label, with_mentions
 from localspec.session.conversation import StoredMessage, content_of
+from localspec.session.microphone import BLOCK_S, Microphone, enter_pressed
 from localspec.session.preferences import Preferences
 from localspec.tui import commands
 from localspec.tui.actions import edited, when_full, when_nearly_full
@@ -78,7 +88,8 @@ class Lines:
         for each in messages:
             name = "You" if each.message.role == "user" else each.model
             calls = "".join(f"{call_line(call)}\n" for call in each.message.calls)
-            self._write(f"{name}: {content_of(each.message)}\n{calls}\n")
+            media = "".join(f"+ {label(part)}\n" for part in each.message.media)
+            self._write(f"{name}: {content_of(each.message)}\n{media}{calls}\n")
         if not known and not messages:
             self.report("new conversation")
 
@@ -122,6 +133,23 @@ class Lines:
     def write(self, text: str) -> None:
         """Write what can be typed, with a change."""
         self.report(f"to change it: {text}")
+
+    def attach(self, name: str) -> None:
+        """Write how to attach it."""
+        self.report(f"@{name} in a question attaches it")
+
+    async def record(self, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Record until Enter; no line of levels, which a screen reader would read over and over."""
+        if self.ask is None:
+            raise UsageError(
+                "recording needs a terminal, where Enter ends it: attach a file as @FILE"
+            )
+        with closing(Microphone()) as microphone:
+            self.report("recording: Enter ends it")
+            while not (microphone.is_full or enter_pressed()):
+                await asyncio.sleep(BLOCK_S)
+        self.report(f"recorded {duration_text(microphone.seconds, 1)}")
+        await take(microphone.wav())
 
     async def open_editor(self) -> None:
         """Send what the user writes in an editor of their own."""
@@ -292,7 +320,10 @@ class Lines:
             if command is not None:
                 await commands.run(self, *command)
             else:
-                for note in self.session.ask(unquoted(text)):
+                question = unquoted(text)
+                if with_mentions(question, self.session.folder) != question:
+                    await self.session.loaded()  # a path is a mention where the model takes such
+                for note in self.session.ask(question):
                     self.report(note)
                 await self.show_answer()
         except LocalspecError as error:

@@ -1,9 +1,6 @@
 """Screens: the front that draws. What commands show, and what they need to know, becomes the main view, and sheets over it."""
 
 import asyncio
-import os
-import shutil
-import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -20,9 +17,11 @@ from localspec.chat.events import Finished, Started
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.session.approval import CallQuestion
 from localspec.session.conversation import StoredMessage
+from localspec.session.microphone import Microphone
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
 from localspec.tui.actions import edited, when_full, when_nearly_full
+from localspec.tui.clipboard import fill_clipboard
 from localspec.tui.colours import DARK, LIGHT, THEMES, tinted
 from localspec.tui.commands import BY_NAME, COMMANDS, run
 from localspec.tui.history_sheet import HistorySheet
@@ -34,6 +33,7 @@ from localspec.tui.settings import ABOUT, CONTEXT, SETTINGS
 from localspec.tui.sheets import (
     ApprovalSheet,
     LineSheet,
+    ListenSheet,
     ListSheet,
     RaceSheet,
     SheetRow,
@@ -63,30 +63,7 @@ chat.toml gives commands and the actions below other keys: stats = "ctrl+s"
 """
 
 
-_MOST_S, _LOOK_S = 1.0, 0.05
-# The variable that a desktop sets, and what fills its clipboard.
-_PROGRAMS = (
-    ("WAYLAND_DISPLAY", ("wl-copy",)),
-    ("DISPLAY", ("xclip", "-selection", "clipboard")),
-    ("DISPLAY", ("xsel", "--clipboard", "--input")),
-    ("WSL_DISTRO_NAME", ("clip.exe",)),
-    ("HOME", ("pbcopy",)),
-)
-
-
-def fill_clipboard(text: str) -> bool:
-    """Put a text into the clipboard; return whether a program took it. From afar there is only the terminal's."""
-    quiet, data = subprocess.DEVNULL, text.encode(errors="replace")
-    for variable, command in () if "SSH_CONNECTION" in os.environ else _PROGRAMS:
-        if os.environ.get(variable) and shutil.which(command[0]):
-            try:
-                subprocess.run(  # noqa: S603 - one of those above
-                    command, input=data, stdout=quiet, stderr=quiet, timeout=_MOST_S, check=True
-                )
-            except (OSError, subprocess.SubprocessError):
-                continue
-            return True
-    return False
+_LOOK_S = 0.05
 
 
 class Pace:
@@ -131,8 +108,8 @@ class Screens(App[None]):
             self.register_theme(each)
         self.theme = self._theme_used = DARK
         self.session, self.preferences = session, preferences or Preferences()
-        self.view = MainView(self, session)
         self.editing: int | None = None
+        self.view = MainView(self, session, lambda: self.editing)
         self.opened: tuple[str, Screen[Any]] | None = None
         self._pace = Pace()
         session.notify, session.note = self.report, self.report
@@ -182,6 +159,8 @@ class Screens(App[None]):
         failure = None if exchange is None else exchange.failure
         if failure is not None:
             self.take_back_waiting()
+            if question := self.session.take_back_refused():
+                self.write(question)
             await self.view.settle()
             if isinstance(failure, ContextOverflow):
                 if not await when_full(self):
@@ -272,6 +251,23 @@ class Screens(App[None]):
         composer.put_aside()
         composer.fill(text)
         composer.focus()
+
+    def attach(self, name: str) -> None:
+        """Put the mention of a picture or a sound into the composer."""
+        self.view.entry.composer.type(f"@{name} ")
+
+    async def record(self, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Show what the microphone hears until Enter."""
+        microphone = Microphone()
+
+        async def taken() -> None:
+            await take(microphone.wav())
+
+        async def ended(wanted: bool | None) -> None:
+            if wanted:
+                await self.attempt(taken())
+
+        self.push_screen(ListenSheet(microphone), ended)
 
     async def open_editor(self) -> None:
         """Give the terminal to an editor, and take what was written into the composer."""

@@ -2,20 +2,36 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from localspec.chat.events import Event, Finished, Started, Text
 from localspec.chat.request import Request
 from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.protocol import EngineDied, Notice
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.messages import Message
+from localspec.media import why_not_taken
+from localspec.messages import MediaPart, Message
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.session.attachments import attached, unmatched
+from localspec.session.attachments import (
+    attached,
+    mentioned,
+    question_with,
+    unmatched,
+    with_mentions,
+)
 from localspec.session.compaction import NEARLY_FULL, is_request, options_for
 from localspec.session.conversation import ReplyRecorder, SavedConversation, StoredMessage
 from localspec.session.documents import Docs
@@ -23,6 +39,7 @@ from localspec.tui.exchange import Exchange
 from localspec.tui.models import Models
 from localspec.tui.race import Race
 from localspec.tui.settings import AUTO, CONTEXT, DRAFT, SETTINGS, SYSTEM, ChatSettings
+from localspec.tui.tray import Tray
 
 if TYPE_CHECKING:
     from localspec.calls import Tool
@@ -60,6 +77,7 @@ class Session:
         notify: prints what the user should know, as long as its second argument returns a true value.
         note: prints how models were set up.
         models: what is loaded, and being loaded.
+        tray: the pictures and sounds that are no files.
         settings: how to answer.
         usual: how to answer in a new conversation.
         exchange: the last request for an answer, running or done; None before the first.
@@ -87,6 +105,7 @@ class Session:
         self.note: Callable[[str], None] = lambda _text: None
         self.models = Models(engine, load, self._restore_state)
         self.settings = self.usual = ChatSettings(options)
+        self.tray = Tray(engine, folder)
         self.work, self.docs = work, docs or Docs()
         self.exchange: Exchange | None = None
         self.gains: list[float] = []
@@ -237,6 +256,8 @@ class Session:
             if self._recorder is not None:
                 self._recorder.tick()
             self.talk.history.retry()
+            if self.tray.uncounted and self.models.ready is not None:
+                self._spawn(self.tray.count())
 
     def _load(
         self,
@@ -286,6 +307,7 @@ class Session:
                 self.notify(f"{models.trouble}{advice}", lambda: models.ready is None)
             return
         self.gains.clear()
+        self.tray.recount()
         if self._own is not None:
             self.suit(ChatSettings(self._own(models.name)))
         if models.replaced:
@@ -318,32 +340,85 @@ class Session:
         """Send a question, with files that it mentions and passages that fit it; return what the user should know of it.
 
         Raises:
-            UsageError: a file cannot be read, an answer is under way, or the engine is dead.
+            UsageError: a file cannot be read, the model takes none such, an answer is under way, or the engine is dead.
             LocalspecError: an index cannot be read.
         """
         self._begin_question()
         news = [_ELSEWHERE] if self.talk.is_open_elsewhere else []
         is_usual = self.settings == self.usual and not self.settings.given
         chosen = "" if is_usual else self.settings.as_json()
+        text = self._with_mentions(text)
         question = self._with_files(text, self.talk.answered())
+        self._require_senses(self.talk.turns_with(question))
         self._request(self.talk.say(question, chosen))
         return news + self._unmatched(text)
 
-    def _unmatched(self, text: str) -> list[str]:
-        names = unmatched(self.docs.parse_mention(text)[1], self.folder)
+    def _with_mentions(self, text: str) -> str:
+        """Return a question in which paths of pictures and sounds are mentions, where the model takes such."""
+        ready = self.models.ready
+        takes = ready is not None and (ready.sees or ready.hears)
+        return with_mentions(text, self.folder) if takes else text
+
+    def _unmatched(self, text: str, kept: Sequence[MediaPart] = ()) -> list[str]:
+        held = self.tray.held | {each.name: each for each in kept}
+        names = unmatched(self.docs.parse_mention(text)[1], self.folder, held)
         return [f"no file matches {name}: sent as text" for name in names]
 
-    def ask_instead(self, number: int, text: str) -> list[str]:
-        """Send something else in place of the `number`-th question, in a branch; return what `ask` does."""
+    def ask_instead(self, number: int, text: str, *, keeps: bool = False) -> list[str]:
+        """Send something else in place of the `number`-th question, in a branch; return what `ask` does.
+
+        Pictures and sounds of the question stay as they are: all where it `keeps` them, else but for those that it
+        mentioned and the text does not.
+        """
         self._begin_question()
-        question = self._with_files(text, self.talk.before(number))
+        text, before = self._with_mentions(text), self.talk.before(number)
+        own, staying = self._media_of(number, keeps=keeps)
+        question = self._with_files(text, before, own, staying)
+        self._require_senses([*before, question])
         self._request(self.talk.say_instead(number, question))
-        return self._unmatched(text)
+        return self._unmatched(text, [*own.values()])
+
+    def attached_media(self, text: str, number: int | None = None) -> list[MediaPart]:
+        """Return the pictures and sounds that would go with a text, in place of the `number`-th question or as a new one."""
+        own, staying = self._media_of(number)
+        others = self.tray.mentioned(self._with_mentions(text), own)
+        return [*dict.fromkeys([*staying, *others])]
+
+    def _media_of(
+        self, number: int | None, *, keeps: bool = False
+    ) -> tuple[dict[str, MediaPart], list[MediaPart]]:
+        """Return the pictures and sounds of a question by name, and those that stay if its text changes."""
+        if number is None:
+            return {}, []
+        message = self.talk.question(number).message
+        own = {each.name: each for each in message.media}
+        named = [] if keeps else mentioned(message.typed, own)
+        return own, [each for each in message.media if each not in named]
+
+    def _require_senses(self, turns: Sequence[Message]) -> None:
+        self.require_senses({part.kind for each in turns for part in each.media})
+
+    def require_senses(self, kinds: Collection[Literal["image", "audio"]]) -> None:
+        """Raise UsageError if the model that is loaded does not take such pictures or sounds; a server knows that itself."""
+        ready = self.models.ready
+        if ready is None or not kinds or self.models.usual.server is not None:
+            return
+        from localspec.models.mmproj import model_that_takes  # noqa: PLC0415 - few have pictures
+
+        for kind in sorted(kinds):
+            other = model_that_takes(kind)
+            why_not = why_not_taken(
+                kind, ready.target, sees=ready.sees, hears=ready.hears, other=other
+            )
+            if why_not is not None:
+                raise UsageError(why_not)
 
     def regenerate(self, seed: int | None = None) -> None:
         """Answer the last question again, in a branch."""
         self._begin_question()
-        self._request(self.talk.question().id, seed)
+        question = self.talk.question().id
+        self._require_senses(self.talk.turns(question))
+        self._request(question, seed)
 
     def go_on(self) -> None:
         """Let the last answer go on."""
@@ -477,10 +552,16 @@ class Session:
         if self.work is not None:
             self.work.begin()
 
-    def _with_files(self, text: str, before: Sequence[Message]) -> Message:
+    def _with_files(
+        self,
+        text: str,
+        before: Sequence[Message],
+        own: Mapping[str, MediaPart] = MappingProxyType({}),
+        staying: Sequence[MediaPart] = (),
+    ) -> Message:
         docs, question = self.docs.parse_mention(text)
-        files = attached(question, self.folder)
-        return Message.user(text, [*files, *docs.documents(question, before)])
+        files = attached(question, self.folder, {**self.tray.held, **own})
+        return question_with(text, [*staying, *files, *docs.documents(question, before)])
 
     def _request(self, parent: int, seed: int | None = None) -> None:
         """Request an answer to the message `parent`, or more of it if it is an answer."""
@@ -620,6 +701,14 @@ class Session:
         self.count()
         return text
 
+    def take_back_refused(self) -> str:
+        """Take back a question whose pictures or sounds the model refused, as one that was loaded behind it may; return its text, empty where that is not so."""
+        exchange, last = self.exchange, self.talk.messages[-1:]
+        if exchange is None or not isinstance(exchange.failure, UsageError):
+            return ""
+        is_refused = exchange.started is None and any(each.message.media for each in last)
+        return self.undo() if is_refused else ""
+
     def forget(self) -> None:
         """Let go of the conversation, which is left or gone."""
         self.talk.new()
@@ -750,7 +839,8 @@ class Session:
             self._counted = 0
         else:
             tools = () if self.work is None else self.work.tools
-            self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
+            with suppress(UsageError):  # a picture is missing, which the next question says
+                self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
 
     async def _count(self, turns: Sequence[Message], tools: "Sequence[Tool]") -> None:
         with suppress(LocalspecError):  # nothing is loaded

@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 
 from localspec.display import clean, clean_line
 from localspec.session.approval import Access, CallQuestion, Decision
+from localspec.session.microphone import BLOCK_S, Microphone
 from localspec.tui.colours import keys_of
 from localspec.tui.race import LANES, Race
 
@@ -231,6 +232,40 @@ class TextSheet(ModalScreen[None]):
     def on_mount(self) -> None:
         """Let keys scroll."""
         self.query_one(VerticalScroll).focus()
+
+
+class ListenSheet(ModalScreen[bool]):
+    """Shows how loud it is while a microphone records; returns whether the user wants what it recorded."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "dismiss(True)", "End"),
+        Binding("escape", "dismiss(False)", "Close"),
+    ]
+
+    def __init__(self, microphone: Microphone) -> None:
+        super().__init__()
+        self._microphone = microphone
+        self._line = Static(markup=False)
+
+    def compose(self) -> ComposeResult:
+        """Return the sheet."""
+        with Frame("Listening", "Enter ends · Esc cancels"):
+            yield self._line
+
+    def on_mount(self) -> None:
+        """Draw, ten times a second."""
+        self.draw()
+        self.set_interval(BLOCK_S, self.draw)
+
+    def on_unmount(self) -> None:
+        """End the recording."""
+        self._microphone.close()
+
+    def draw(self) -> None:
+        """Show how loud it is; end where no more is recorded."""
+        self._line.update(self._microphone.line)
+        if self._microphone.is_full:
+            self.dismiss(True)
 
 
 _REDRAW_S = 0.2

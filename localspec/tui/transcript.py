@@ -80,6 +80,14 @@ class Transcript(VerticalScroll, can_focus=False):
             await self._show_from(max(len(self._items) - _MOUNTED, 0))
         self.anchor()
 
+    def show_changes(self, items: Sequence[TranscriptItem]) -> None:
+        """Show what lines of the same messages say now."""
+        for at, item in enumerate(items[: len(self._items)]):
+            if item.id == self._items[at].id and item.id is not None:
+                self._items[at] = item
+                if at >= self._first and self.views[at - self._first].text != item.text:
+                    self.views[at - self._first].settle(item.text, item.id)
+
     async def reveal(self, message_id: int) -> None:
         """Give the focus to a message, mounted if it was not."""
         at = next((at for at, each in enumerate(self._items) if each.id == message_id), None)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import zip_longest
 
 from rich.console import Console, RenderableType
 from rich.segment import Segment
@@ -19,11 +20,17 @@ from textual.strip import Strip
 from textual.theme import Theme
 
 from localspec.display import clean
+from localspec.messages import MediaPart
+from localspec.tui.pictures import picture_strips
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^\s`]*)")
 # What belongs to the block before it although an empty line lies between: list items, and what is indented.
 _GOES_ON = re.compile(r"\s+\S|([-*+]|\d{1,9}[.)])\s")
 _CODE_LINES = 8
+_PICTURE_ROWS = 8
+_GAP = Strip.blank(2)
+_LEAST_BESIDE = 20
+"""Columns that a line about a picture takes beside it, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +122,13 @@ class Typesetter:
         console: knows colours and widths.
         code_theme: pygments style of code.
         speakers: how names look, by kind of message; the others are bold.
+        pictures: whether pictures are drawn, for which there must be colours.
     """
 
     console: Console
     code_theme: str
     speakers: Mapping[str, Style] = field(default_factory=dict)
+    pictures: bool = True
 
     def markdown(self, text: str, width: int) -> list[Strip]:
         """Lay out a whole message, or a block of one."""
@@ -155,6 +164,23 @@ class Typesetter:
     def plain(self, text: str, width: int, style: str | Style = "") -> list[Strip]:
         """Lay out text as it is, wrapped."""
         return self.strips(Text(clean(text), style=style), width)
+
+    def attachment(
+        self, part: MediaPart, about: str, width: int, rows: int = _PICTURE_ROWS
+    ) -> list[Strip]:
+        """Lay out what goes with a message: a line about it, and to the left of that a picture, or above it where there is no room."""
+        columns = min(width, 4 * rows)
+        drawn = self.pictures and part.kind == "image" and columns > 0
+        picture = picture_strips(part.data, columns, rows) if drawn else ()
+        taken = picture[0].cell_length + _GAP.cell_length if picture else 0
+        if width - taken < _LEAST_BESIDE:
+            return [*picture, *self.plain(about, width, "dim")]
+        lines = self.plain(about, width - taken, "dim")
+        if not picture:
+            return lines
+        blank = Strip.blank(picture[0].cell_length)
+        rows_of_both = zip_longest(picture, lines, fillvalue=blank)
+        return [Strip.join([left, _GAP, right]) for left, right in rows_of_both]
 
     def strips(self, renderable: RenderableType, width: int) -> list[Strip]:
         """Lay out anything that Rich can."""

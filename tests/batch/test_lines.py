@@ -34,6 +34,8 @@ from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message
 from localspec.options import FORBIDDEN, ReplyOptions, SamplingParams
 from tests.support.checks import refuses
+from tests.test_media import png
+from tests.test_media import url as url_of
 
 
 @given(st.binary(max_size=30), st.integers(0, 4))
@@ -442,3 +444,54 @@ def test_an_id_is_a_text_or_a_whole_number() -> None:
     assert len(set(seeds)) == 4
     # Fixed for good: answers of earlier versions are taken up.
     assert line_seed(1, "a", 1) == 2547111910
+
+
+def shown(url: object) -> list[Any]:
+    text = {"type": "text", "text": "What is it?"}
+    return [{"role": "user", "content": [text, {"type": "image_url", "image_url": {"url": url}}]}]
+
+
+def test_pictures_are_data_urls_or_files_below_the_folder_of_the_lines(tmp_path: Path) -> None:
+    folder = tmp_path / "lines"
+    (folder / "my photos").mkdir(parents=True)
+    for name, content in (
+        ("lines/my photos/a.png", png()),
+        ("lines/a.txt", b"words"),
+        ("lines/cut.png", png()[:9]),
+        ("secret.png", png()),
+    ):
+        (tmp_path / name).write_bytes(content)
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    form = Form(ReplyOptions(seed=9), folder=folder)
+    for url in (
+        url_of(png()),
+        "my photos/a.png",
+        "./my photos/../my photos/a.png",
+        "file:my%20photos/a.png",
+        f"file://{folder}/my%20photos/a.png",
+    ):
+        for fields in ({"messages": shown(url)}, {"body": {"messages": shown(url)}}):
+            (message,) = asked(form, **fields).messages
+            assert (message.text, [each.data for each in message.media]) == ("What is it?", [png()])
+    for url, word in (
+        ("https://example.org/a.png", "is not fetched"),
+        ("ftp:a.png", "is not fetched"),
+        ("data:image/png,abc", "is not fetched"),
+        ("../secret.png", "outside the folder"),
+        ("file:///etc/passwd", "outside the folder"),
+        ("link.png", "outside the folder"),
+        ("none\x1b[2J.png", "is not in the folder"),
+        ("my photos", "is not a regular file|cannot"),
+        ("a.txt", "neither a picture nor a sound"),
+        ("cut.png", "damaged"),
+        ("", "is not a file name"),
+        ("a\0", "is not a file name"),
+        (url_of(b"x")[:-1], "no base64"),
+    ):
+        with pytest.raises(LocalspecError, match=word) as error:
+            asked(form, messages=shown(url))
+        assert not {"\n", "\x1b"} & {*str(error.value)}
+    with pytest.raises(UsageError, match="from stdin"):
+        asked(messages=shown("a.png"))
+    with pytest.raises(UsageError, match="only messages of the user"):
+        asked(form, messages=[{**shown(url_of(png()))[0], "role": "assistant"}])

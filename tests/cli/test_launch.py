@@ -257,6 +257,16 @@ def test_a_server_with_too_little_context_is_taken_where_that_is_asked_for(
         launched(machine, "claude", "smollm2-135m", "--ctx", "4096")
 
 
+def test_a_server_of_several_models_is_taken_for_each_of_them(machine: dict[str, str]) -> None:
+    with server_of_the_user(models={"a-pair": 40960, "smollm2-135m": 32768}) as running:
+        for words, model, n_ctx in (
+            ((), "a-pair", "40960"),
+            (("smollm2-135m",), "smollm2-135m", "32768"),
+        ):
+            agent = launched(machine, "claude", *words)
+            assert claude_reads(agent) == (running.addresses[0], model, n_ctx)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "word"),
     [

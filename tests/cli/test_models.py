@@ -324,16 +324,18 @@ def test_a_file_on_the_hub_keeps_the_name_it_was_pulled_by(machine: ToyMachine) 
             Memory("RAM", 32 * GB, 60e9, free_bytes=14 * GB),
             "gemma4-26b-a4b",
             [
-                "* gemma4-26b-a4b  14.2 GB + 252 MB heads  ≈ 28 tokens/s estimated, its heads may make it faster, 14.9 GB RAM, more than is free now: ",
-                "  gemma4-12b      6.7 GB + 254 MB heads   ≈ 8.9 tokens/s estimated, its heads may make it faster, 7.3 GB RAM: ",
-                "  gemma4-e4b      4.2 GB + 60 MB heads    ≈ 25 tokens/s estimated, its heads may make it faster, 4.8 GB RAM: ",
+                "* gemma4-26b-a4b  15.4 GB + 252 MB heads  ≈ 28 tokens/s estimated, its heads may make it faster, 14.9 GB RAM + 1.2 GB for images, more than is free now: ",
+                "  gemma4-12b      6.9 GB + 254 MB heads   ≈ 8.9 tokens/s estimated, its heads may make it faster, 7.3 GB RAM + 175 MB for images and audio: ",
+                "  gemma4-e4b      5.2 GB + 60 MB heads    ≈ 25 tokens/s estimated, its heads may make it faster, 4.8 GB RAM + 992 MB for images and audio: ",
             ],
             "`localspec chat gemma4-26b-a4b`",
         ),
         (
             Memory("RAM", 2 * GB, 60e9),
             "",
-            ["  qwen3.5-0.8b  533 MB  ≈ 113 tokens/s estimated, 1.2 GB RAM, more than 50% of it: "],
+            [
+                "  qwen3.5-0.8b  738 MB  ≈ 113 tokens/s estimated, 1.2 GB RAM + 205 MB for images, more than 50% of it: "
+            ],
             "`localspec pull qwen3.5-0.8b`",
         ),
     ],

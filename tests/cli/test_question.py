@@ -24,13 +24,19 @@ from localspec.cli.prompt import (
     conversation_and_words,
     model_and_prompt,
     read_prompt,
+    require_hearing,
 )
 from localspec.errors import HistoryError, LocalspecError, ModelUnavailable, UsageError
 from localspec.history.archive import History
-from localspec.messages import Message
+from localspec.media import sound_seconds
+from localspec.messages import DocumentPart, MediaPart, Message, TextPart
+from localspec.models.mmproj import model_that_takes
 from localspec.models.registry import load_registry
-from localspec.options import ReplyOptions, changed
+from localspec.options import LaunchOptions, ReplyOptions, changed
+from localspec.session.attachments import attached_lines
 from tests.support.checks import refuses
+from tests.support.microphone import microphone_double
+from tests.test_media import bomb, png
 
 NO_DOCS = DocsFlags()
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -181,6 +187,58 @@ def test_files_are_attached_by_option_and_by_mention(
         refuses(told, QuestionFlags(files).message, text, NO_DOCS, text)
 
 
+def test_pictures_sounds_and_texts_are_attached_in_their_places(tmp_path: Path) -> None:
+    sound = b"RIFF\x24\0\0\0WAVEfmt "
+    for name, content in (
+        ("photo.png", png()),
+        ("my photo.png", png(9, 9)),
+        ("talk.wav", sound),
+        ("a.txt", b"apples"),
+        ("BMW.txt", b"BMW is no bitmap."),
+        ("named.png", b"a text"),
+        ("cut.png", png()[:20]),
+        ("bomb.png", bomb()),
+        ("film.mp4", b"\0\0\0 ftypisom\xff"),
+    ):
+        (tmp_path / name).write_bytes(content)
+    typed = 'Compare @"my photo.png" with @BMW.txt.'
+    files = ("photo.png", "a.txt", "photo.png", "talk.wav")
+    message = QuestionFlags(files).message(typed, NO_DOCS, typed)
+    assert [each.data for each in message.media] == [png(), sound, png(9, 9)]
+    assert [each.name for each in message.documents] == ["a.txt", "BMW.txt"]
+    assert message.typed == typed
+    assert [each.partition(" ")[0] for each in attached_lines(message)] == [
+        *("photo.png", "talk.wav", "my", "a.txt", "BMW.txt")
+    ]
+    for name, told in (
+        ("named.png", "neither a picture nor a sound"),
+        ("cut.png", "damaged"),
+        ("bomb.png", "pixels"),
+        ("film.mp4", "not UTF-8 text"),
+    ):
+        refuses(told, QuestionFlags((name,)).message, "Hi", NO_DOCS, "Hi")
+
+
+def test_stdin_is_attached_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    flags = QuestionFlags(("-", "-"))
+    for content, kinds in ((png(), [MediaPart]), (b"apples\n", [DocumentPart])):
+        given(content)
+        text = flags.read_prompt("What is it?")
+        parts = flags.message(text, NO_DOCS, text).parts
+        assert [type(each) for each in parts if not isinstance(each, TextPart)] == kinds
+    for content, told in ((b"", "stdin is empty"), (b"\xff\0", "stdin is not UTF-8")):
+        given(content)
+        refuses(told, flags.message, "Hi", NO_DOCS, "Hi")
+    for argument in (None, "-", " "):
+        refuses("give the prompt as an argument", flags.read_prompt, argument)
+    for content, told in ((png(), "a picture: attach"), (b"ID3\4\0", "a sound: attach")):
+        given(content)
+        refuses(told, QuestionFlags().read_prompt, "-")
+
+
 def test_personas_and_templates_stand_in_the_preferences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +335,39 @@ def test_a_terminal_is_read_only_without_a_prompt(
         assert read_prompt("What is it?") == "What is it?"
         assert read_prompt(None) == "a tree"
     assert "Ctrl-D" in capfd.readouterr().err
+
+
+def test_speech_is_recorded_until_enter(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    microphone_double(monkeypatch)
+    flags = QuestionFlags(listen=True)
+    keyboard, theirs = pty.openpty()
+    os.write(keyboard, b"\n")
+    with os.fdopen(keyboard), os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert flags.read_prompt(None) == "", "it may stand alone"
+        (part,) = flags.message("", NO_DOCS).media
+    assert (part.kind, part.name) == ("audio", "recording.wav")
+    assert sound_seconds(part.data) == pytest.approx(0.5)
+    assert "recording: Enter ends it" in capfd.readouterr().err
+    with Path(os.devnull).open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        refuses("--listen needs a terminal", flags.message, "What?", NO_DOCS)
+
+
+def test_speech_is_recorded_for_a_model_that_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    for model in ("smollm2-135m", "gemma3-4b"):
+        refuses(
+            f"{model} (reads text only|takes no sounds): attach sounds with one that hears, such as ",
+            require_hearing,
+            LaunchOptions(target=model),
+        )
+    hears = model_that_takes("audio")
+    assert hears is not None
+    require_hearing(LaunchOptions(target=hears))
+    require_hearing(LaunchOptions(target="a/b:Q4_K_M"))
+    require_hearing(LaunchOptions(target="anything", server="http://127.0.0.1:9"))
 
 
 class Unreadable(io.RawIOBase):

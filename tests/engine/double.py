@@ -15,6 +15,7 @@ of seconds: then it takes until that file is there.
     parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
     calls       whether the template knows calls, and answers can be held to them (False)
+    sees, hears whether it takes pictures, and sounds (False): five tokens for each, three of them ~ in a question
     fim         tokens for filling in the middle (none)
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
     fails       {part of a question: [where, at]}: answers that fail after `at` bytes: in a `pass` that llama.cpp refuses,
@@ -169,6 +170,7 @@ def name_of(options: LaunchOptions) -> str:
 
 def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
     drafts, script = document.get("drafts", 0), script_of(document)
+    sees, hears = bool(document.get("sees")), bool(document.get("hears"))
     targets = sequences_of(document, script, cancel)
     models = LoadedModels(
         targets=targets,
@@ -183,8 +185,8 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         cancel=cancel,
         close=lambda: None,
         fim=document.get("fim", {}),
-        media=ToyEncoder() if document.get("sees") else None,
-        with_senses={"image": "seer"},
+        media=ToyEncoder(sees, hears) if sees or hears else None,
+        model_for=lambda _kind: "seer",
     )
     policies = [
         FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()

@@ -105,9 +105,15 @@ def _prompt(tokens: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=100)
 def _questions(prompt: tuple[int, ...]) -> list[str]:
-    pieces = (b"\x00" if token == BEGIN else TOKENIZER.piece(token) for token in prompt)
+    pieces = (_piece(token) for token in prompt)
     turns = b"".join(pieces).decode(errors="replace").split("\0")
     return [turn.partition("\n")[2] for turn in turns if turn.startswith(("user\n", "tool\n"))]
+
+
+def _piece(token: int) -> bytes:
+    if token < 0:  # of a picture or a sound
+        return b"~"
+    return b"\x00" if token == BEGIN else TOKENIZER.piece(token)
 
 
 @lru_cache(maxsize=100)

@@ -107,6 +107,21 @@ def test_a_load_that_it_dies_of_brings_nothing_else_back_in_its_place() -> None:
         asyncio.run(work(engine))
 
 
+def test_what_is_asked_just_when_it_died_is_to_be_asked_again() -> None:
+    async def work(engine: RemoteEngine) -> None:
+        engine.follow(asyncio.get_running_loop())
+        engine.load(LaunchOptions(pair="a-pair"))
+        await engine.loaded()
+        assert engine._link is not None
+        engine._link.ended = True  # the pipe has ended, and the new process is not there yet
+        with pytest.raises(EngineGone, match="being started again: try later"):
+            await engine.count([Message.user("x")])
+        engine._link.ended = False
+
+    with closing(RemoteEngine(command(), revives=True)) as engine:
+        asyncio.run(work(engine))
+
+
 def test_one_that_hangs_is_restarted_by_force() -> None:
     with double() as engine:
         before = engine.pid

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from localspec.history.archive import History
-from localspec.messages import Message
+from localspec.messages import MediaPart, Message
 
 
 def report(*words: object) -> None:
@@ -26,7 +26,11 @@ def main(directory: str, *seed: str) -> None:
     report("open", number)
     parent = history.conversation(number).leaf
     while True:
-        question = Message.user("question " * moments.randrange(1, 40))
+        pictures = [
+            MediaPart("image", "a.gif", b"GIF8" + moments.randbytes(moments.randrange(200_000)))
+            for _ in range(moments.randrange(3))
+        ]
+        question = Message.user("question " * moments.randrange(1, 40), media=pictures)
         user = history.add_user(number, parent, question)
         report("done", user, len(question.text))
         reply, length = history.begin_reply(number, user), 0

@@ -1,5 +1,7 @@
 """A hundred SIGKILLs at random moments of a process that streams into the history."""
 
+import hashlib
+import json
 import os
 import random
 import sqlite3
@@ -19,6 +21,8 @@ KILLS = 100
 # The promise is a second of a writer that runs: measured by what the writer itself reported last, since one that gets no
 # time from a busy machine feeds nothing and saves nothing.
 LOST_S = 1.0
+WHOLE = set[str]()
+"""Pictures that were read already: nothing changes them."""
 
 
 def killed_writer(
@@ -42,12 +46,16 @@ def killed_writer(
 
 
 def lengths(directory: Path) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the lengths of all messages, and of the complete ones, as a plain SQLite reads them."""
+    """Return the lengths of all messages, and of the complete ones, as a plain SQLite reads them. Their pictures are whole."""
     with closing(sqlite3.connect(directory / "history.db")) as file:
         assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         # The index agrees with the messages it was made of.
         file.execute("INSERT INTO found(found, rank) VALUES ('integrity-check', 0)")
-        rows = file.execute("SELECT id, length(content), state FROM message").fetchall()
+        rows = file.execute("SELECT id, length(content), state, acts FROM message").fetchall()
+    named = {each["sha256"] for row in rows if row[3] for each in json.loads(row[3])["media"]}
+    for each in named - WHOLE:
+        assert hashlib.sha256((directory / "media" / each).read_bytes()).hexdigest() == each
+    WHOLE.update(named)
     return dict(row[:2] for row in rows), dict(row[:2] for row in rows if row[2] == "complete")
 
 
@@ -63,8 +71,12 @@ def test_no_kill_loses_a_complete_message_or_more_than_a_second_of_another(tmp_p
         assert all(stored[message] >= length for message, length in fed.items())
     assert len(complete) > KILLS / 2  # it did write
     history = History(tmp_path)
-    states = {message.state for message in history.messages(history.latest() or 0)}
+    latest = history.latest() or 0
+    states = {message.state for message in history.messages(latest)}
+    assert WHOLE, "it had pictures"
+    history.delete(latest)
     history.close()
+    assert not [*(tmp_path / "media").iterdir()], "nor is one left of a message that was not saved"
     assert history.trouble is None
     assert states == {"complete", "cut"}
 

@@ -4,7 +4,9 @@ Rows are computed from what the cells of a sequence hold. As in llama.cpp, a cop
 next pass, and rows lie in a buffer that the next pass spoils.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +16,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import PassFailed
 from localspec.llama.batch import Part
+from localspec.llama.media_ids import positions
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LoadOptions
 from tests.toy import Table
@@ -25,6 +28,7 @@ class ToyNative:
     `on_pass` is called before and after every pass, as another thread might act meanwhile; `splits` has of every pass how many
     passes of their own llama.cpp would make of it, `asked` the tokens of each part. `n_snapshots` of the last tokens can be removed
     where parts cannot: as in llama.cpp, nobody checks that they are of the last pass, and what it then holds is not what it was.
+    `passes` has of every cell the place where its pass began, and how many tokens that evaluated.
     """
 
     def __init__(self, table: Table, n_ctx: int, n_batch: int, max_rows: int, count: int) -> None:
@@ -40,6 +44,8 @@ class ToyNative:
         self.most_behind, self.can_copy = 0, True
         self.splits, self.asked = list[int](), list[list[int]]()
         self._cells: list[list[int]] = [[-1] * n_ctx for _ in range(count)]
+        self._positions: list[list[int]] = [[0] * n_ctx for _ in range(count)]
+        self.passes: list[list[tuple[int, int]]] = [[(0, 0)] * n_ctx for _ in range(count)]
         self._kept, self._copies = [0] * count, list[tuple[int, int]]()
         self._rows: Logits | None = None
 
@@ -74,10 +80,25 @@ class ToyNative:
         assert len(self._rows) == count
         return self._rows
 
+    def decode_chunk(self, part: Part, chunk: object) -> None:
+        """Evaluate a picture in passes that the flag or a failure may come between; in M-RoPE all of it is at one position."""
+        assert chunk == tuple(part.tokens), "a chunk is evaluated whole"
+        moves = positions(part.tokens) == len(part.tokens)
+        for at in range(0, len(part.tokens), self.n_batch):
+            n_past, skipped = part.n_past + at * moves, part.skipped + at * (not moves)
+            tokens = part.tokens[at : at + self.n_batch]
+            piece = replace(part, tokens=tokens, n_past=n_past, skipped=skipped)
+            self.decode([piece])
+
     def held(self, sequence: int) -> int:
-        return self._kept[sequence]
+        kept = self._kept[sequence]
+        return self._positions[sequence][kept - 1] + 1 if kept else 0
+
+    def content(self, sequence: int) -> list[int]:
+        return self._cells[sequence][: self._kept[sequence]]
 
     def remove(self, sequence: int, n_past: int) -> bool:
+        n_past = bisect_left(self._positions[sequence], n_past, hi=self._kept[sequence])
         removed = self._kept[sequence] - n_past
         if removed > 0 and not self.can_truncate:
             if removed > self.n_snapshots or self._removed[sequence]:
@@ -96,6 +117,8 @@ class ToyNative:
         assert source != sequence
         self._copies.append((source, sequence))
         self._kept[sequence] = self._kept[source]
+        self._positions[sequence] = list(self._positions[source])
+        self.passes[sequence] = list(self.passes[source])
 
     @property
     def copies_wait(self) -> bool:
@@ -109,6 +132,7 @@ class ToyNative:
     def put_back(self, sequence: int, copy: list[int]) -> bool:
         assert not self._copies, "it would be copied over, or from"
         self._cells[sequence][: len(copy)] = copy
+        self._positions[sequence][: len(copy)] = range(len(copy))
         self._kept[sequence] = len(copy)
         self._removed[sequence] = False
         return True
@@ -118,16 +142,26 @@ class ToyNative:
 
     def _write(self, part: Part) -> list[Logits]:
         """Evaluate a part; return the rows that it asks for."""
-        cells, end = self._cells[part.sequence], part.n_past + len(part.chain)
-        assert part.n_past == self._kept[part.sequence], "positions go on where the memory ends"
-        assert part.n_past + len(part.tokens) <= self.n_ctx
-        cells[part.n_past : end] = part.chain
+        cells, place = self._cells[part.sequence], part.place
+        end, count = place + len(part.chain), len(part.chain)
+        assert place == self._kept[part.sequence], "places go on where the memory ends"
+        # Of a picture that takes fewer positions than tokens, all are at one.
+        flat = min(part.tokens, default=0) < 0 and part.n_past != positions(cells[:place])
+        flat = flat or positions(part.chain) < count
+        assert flat or part.n_past == positions(cells[:place]), "positions go on, too"
+        assert place + len(part.tokens) <= self.n_ctx
+        cells[place:end] = part.chain
+        self._positions[part.sequence][place:end] = [
+            part.n_past + at * (not flat) for at in range(count)
+        ]
+        self.passes[part.sequence][place:end] = [(place, count)] * count
         self._kept[part.sequence] = end
         self._last_width[part.sequence], self._removed[part.sequence] = len(part.chain), False
         ends = range(end - part.rows + len(part.branches) + 1, end + 1)
         rows = [np.array(self.table.row(cells[:each])) for each in ends]
-        for position, token in zip(part.branches, part.tokens[len(part.chain) :], strict=True):
-            assert part.n_past < position < end, "a branch competes with a token of its pass"
+        for branch, token in zip(part.branches, part.tokens[len(part.chain) :], strict=True):
+            position = branch + part.skipped
+            assert place < position < end, "a branch competes with a token of its pass"
             rows.append(np.array(self.table.row([*cells[:position], token])))
         return rows
 

@@ -22,6 +22,7 @@ from localspec.models.mmproj import (
     takes,
     why_no_mmproj,
 )
+from localspec.models.pull import fetch
 from localspec.models.registry import Registry, load_registry, parse_registry
 from localspec.models.store import Store
 from tests.models.gguf_builder import Content, Tensor, build, model_file, model_values
@@ -200,11 +201,43 @@ def test_pull_fetches_both_and_rm_removes_both(machine: ToyMachine) -> None:
     done = machine.succeed("pull", "toy")
     model, mmproj = map(Path, done.out.splitlines())
     assert (model.read_bytes(), mmproj.read_bytes()) == (target_file(), SEES)
+    facts = show(machine, "toy")
+    assert (facts["takes"], facts["mmproj"]) == (["text", "images"], str(mmproj))
+    assert "text, images" in machine.succeed("list").out
+    assert "images" in machine.succeed("search", "pictures").out
+    command = machine.succeed("show", "toy", "--for", "llama-server").out
+    assert f"-m {model} -c 512 --mmproj {mmproj}" in command
+    assert machine.succeed("check", "toy").out.endswith("toy takes text, images\n")
     requests = len(machine.hub.requests)
     assert machine.succeed("pull", "toy").out == machine.succeed("pull", "--offline", "toy").out
     assert len(machine.hub.requests) == requests, "what was learnt is pinned"
-    assert machine.succeed("rm", "toy").out.startswith("removed toy\n")
+    removed = machine.succeed("rm", "toy").out
+    assert f"freed {len(SEES) + len(target_file())} bytes" in removed
     assert machine.blobs == []
+
+
+def test_a_model_that_a_start_fetches_brings_its_mmproj_file(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(store.root))
+    monkeypatch.setenv("LOCALSPEC_MIRRORS", str(tmp_path))
+    mmproj, draft = entry_for(SEES, name="toy mmproj"), entry_for(b"draft", name="draft")
+    target = replace(entry_for(b"target", name="toy"), mmproj=mmproj)
+    for name, data in (("toy", b"target"), ("draft", b"draft")):
+        (tmp_path / f"{name}.gguf").write_bytes(data)
+    files = fetch([target, replace(draft, mmproj=entry_for(b"none", name="draft mmproj"))])
+    assert [each.read_bytes() for each in files] == [b"target", b"draft"]
+    assert "toy will read text only until it is pulled again" in capsys.readouterr().err
+    (tmp_path / "toy-mmproj.gguf").write_bytes(SEES)
+    assert (fetch([target]), mmproj_of(target)) == (files[:1], None), (
+        "it is not looked for at each start"
+    )
+    files[0].unlink()
+    fetch([target])
+    assert mmproj_of(target) == store.path_of(mmproj)
 
 
 def test_a_model_is_pulled_where_its_mmproj_cannot_be_had(machine: ToyMachine) -> None:
@@ -255,3 +288,21 @@ def test_a_file_of_a_users_own_has_what_lies_beside_it(tmp_path: Path) -> None:
     assert takes(tmp_path / "a.gguf") == ("image",)
     (tmp_path / "mmproj.gguf").write_bytes(b"GGUF")
     assert takes(tmp_path / "a.gguf") == ()
+
+
+def test_check_refuses_the_mmproj_of_another_model(machine: ToyMachine, tmp_path: Path) -> None:
+    done = machine.run("check", "toy")
+    assert (done.code, "toy has no mmproj file here" in done.err) == (2, True)
+    file = tmp_path / "mmproj.gguf"
+    file.write_bytes(mmproj_file("image", width=99))
+    done = machine.run("check", "toy", str(file))
+    assert (done.code, done.out) == (
+        4,
+        f"does not fit: {file} is for a model of width 99, and toy has width 8\n",
+    )
+    facts = json.loads(machine.run("check", "toy", str(file), "--json").out)
+    assert (facts["fits"], facts["takes"], facts["projector"]) == (False, None, "gemma3")
+    file.write_bytes(mmproj_file("image", "audio"))
+    assert "toy takes text, images, audio" in machine.succeed("check", "toy", str(file)).out
+    file.write_bytes(SEES[:60])
+    assert machine.run("check", "toy", str(file)).err.count("\n") == 1

@@ -7,6 +7,7 @@ from msgspec.structs import replace as replace_heads
 
 from localspec.decoding.costs import PassCosts
 from localspec.models.entries import Chances, HeadsEntry, ModelEntry, PairEntry, Purpose, parameters
+from localspec.models.mmproj import takes
 from localspec.models.recommend import (
     MOST_OF_GPU,
     ON_A_CPU,
@@ -224,3 +225,13 @@ def test_heads_in_a_file_of_their_own_take_a_step_of_its_size() -> None:
     proposal = best("m", target, [memory], ModelEntry("m-heads", heads=apart))
     assert proposal is not None
     assert "may make" in proposal.outlook
+
+
+def test_what_has_to_be_taken_counts_in_memory() -> None:
+    registry = load_registry()
+    seeing = recommend(registry, [ram(16, 60)], media=["image"])
+    assert all("image" in takes(each.target) for each in seeing)
+    hearing = recommend(registry, [ram(64, 60)], media=["image", "audio"])
+    assert hearing[0].pair == "gemma4-12b"
+    assert hearing[0].needed_bytes - hearing[0].target.size_bytes > 175115840
+    assert recommend(registry, [ram(1, 60)], media=["audio"]) == ()

@@ -9,7 +9,7 @@ import pytest
 
 from localspec.calibration import calibrated as cache
 from localspec.history.archive import History
-from localspec.messages import Message
+from localspec.messages import MediaPart, Message
 from localspec.models.entries import HubSource, ModelEntry, Pin
 from localspec.models.ledger import PINS
 from localspec.models.names import import_file
@@ -21,6 +21,7 @@ from tests.cli.command import PLAIN, localspec, succeed
 from tests.models.gguf_builder import model_file
 from tests.models.sources import begin
 from tests.telemetry.talking import recording
+from tests.test_media import png
 
 _SOURCES, _PIN = (HubSource("a/b", "m.gguf", "a" * 40),), Pin("2026-11-20", "a" * 40)
 _ENTRY = ModelEntry("a/b:Q8_0", 5, "0" * 64, sources=_SOURCES, pin=_PIN)
@@ -48,7 +49,8 @@ def _open_to_others(root: Path) -> list[str]:
 def test_everything_that_is_stored_is_private(root: Path, tmp_path: Path) -> None:
     assert data_dir() == root
     history = History(root / "history")
-    history.add_user(history.create(), None, Message.user("Hi"))
+    picture = MediaPart.of(png(), "a.png")
+    history.add_user(history.create(), None, Message.user("Hi", media=[picture]))
     with recording(root / "telemetry") as talk:
         talk.reply()
     TokenLog(root / "store" / "said.db", megabytes=1).append("conversation 1", [1, 2, 3])
@@ -59,6 +61,7 @@ def test_everything_that_is_stored_is_private(root: Path, tmp_path: Path) -> Non
     file.write_bytes(model_file())
     import_file(file, "mine", Registry({}, {}, ""), store)
     begin(store, _ENTRY, b"abc")
+    assert (root / "history" / "media" / picture.sha256).is_file()
     assert _open_to_others(root.parent) == []
     history.close()
     assert len(list(root.rglob("*"))) > 10

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,17 @@ from localspec.chat.events import (
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.engine import Busy, EngineGone
-from localspec.engine.protocol import Count, Loading, Ready
+from localspec.engine.protocol import Count, Counted, Loading, Ready
 from localspec.errors import ContextOverflow, LocalspecError, ModelUnavailable, UsageError
-from localspec.messages import Message, ToolCall, ToolResult
+from localspec.messages import (
+    DocumentPart,
+    MediaPart,
+    Message,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    from_json,
+)
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.remote import client as remote
 from localspec.remote.client import KEY, Client, base_of
@@ -43,7 +52,9 @@ from tests.remote.double import (
     streamed,
     words,
 )
+from tests.test_media import png
 
+NOW_S = 1_795_000_000
 SECRET = "sk-" + "5ecret" * 5
 HELLO = (Message.user("Hello"),)
 TOOL = Tool("add", {"type": "object", "properties": {"a": {"type": "integer"}}})
@@ -110,6 +121,26 @@ def test_texts_come_as_events_with_the_server_s_figures() -> None:
     assert body["seed"] == reply.seed
     assert body["messages"] == [{"role": "user", "content": "Hello"}]
     assert {"temperature", "top_k", "min_p"} & body.keys() == set(), "the server's own hold"
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("5", 5.0),
+        ("0.5", 0.5),
+        (formatdate(NOW_S + 60, usegmt=True), 60.0),
+        (formatdate(NOW_S - 90, usegmt=True), 0.0),
+        *((each, 0.0) for each in ("", "soon", "-5", "Fri, 99 Nov 2026 99:99:99 GMT", "1" * 99)),
+    ],
+)
+def test_a_server_says_when_to_ask_again_in_seconds_or_by_a_date(
+    monkeypatch: pytest.MonkeyPatch, given: str, seconds: float
+) -> None:
+    monkeypatch.setattr("time.time", lambda: float(NOW_S))
+    busy = said({"error": "many"}, 429, **{"retry-after": given})
+    with double([busy]) as server, pytest.raises(Busy) as caught:
+        ask(server)
+    assert caught.value.again_s == seconds
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
@@ -651,3 +682,79 @@ def test_half_of_a_character_is_nonsense_from_a_server_and_replaced_in_a_questio
             ask(server)
         ask(server, Request(1, (Message.user("a" + chr(0xD83E)),)))
     assert server.chats()[1]["messages"][0]["content"] == "a\ufffd"
+
+
+# Pictures and sounds.
+
+MIXED = Message(
+    "user",
+    (
+        TextPart("What is "),
+        MediaPart.of(png(), "photo.png"),
+        TextPart("?"),
+        DocumentPart("a.txt", "pears"),
+        MediaPart.of(b"RIFF\x24\0\0\0WAVEfmt ", "talk.wav"),
+        MediaPart.of(b"ID3\x04", "talk.mp3"),
+    ),
+)
+
+
+def test_pictures_and_sounds_are_sent_in_their_places() -> None:
+    tokenize = said({"tokens": [1, 2, 3]})
+    with double(FINE, tokenize=tokenize) as server:
+        ask(server, Request(1, (Message.system("Be brief."), MIXED), drop_oldest=True))
+    (body,) = server.chats()
+    parts = body["messages"][1]["content"]
+    assert parts[:3] == [
+        {"type": "text", "text": "What is "},
+        {"type": "image_url", "image_url": {"url": MIXED.media[0].data_url}},
+        {"type": "text", "text": '?\n\n<file name="a.txt">\npears\n</file>'},
+    ]
+    assert [each["input_audio"]["format"] for each in parts[3:]] == ["wav", "mp3"]
+    again = [from_json(each) for each in body["messages"]]
+    assert again[1].text == MIXED.text
+    assert [each.data for each in again[1].media] == [each.data for each in MIXED.media]
+    assert body["messages"][0]["content"] == "Be brief.", "words alone are a text"
+
+
+def test_media_are_no_words_where_tokens_are_counted() -> None:
+    async def work(url: str) -> Counted:
+        client = Client(LaunchOptions(server=url))
+        await client.open()
+        counted = await client.count(Count(1, (MIXED,)))
+        await client.close()
+        return counted
+
+    for script in (said({"tokens": [1, 2, 3]}), said({"error": "no"}, 404)):
+        with double(FINE, tokenize=script) as server:
+            assert asyncio.run(work(server.url)).tokens > 3 * 100
+        texts = [each.body["content"] for each in server.asked if each.path == "/tokenize"]
+        assert texts[1:] in ([MIXED.text], [])
+
+
+def test_a_server_that_takes_no_pictures_says_so_in_one_line() -> None:
+    reason = "image input is not supported - hint: you may need to provide the mmproj"
+    for status in (400, 500):
+        refused = said({"error": {"code": status, "message": f"{reason}\n"}}, status)
+        with double(refused) as server, pytest.raises(LocalspecError, match=reason) as error:
+            ask(server, Request(1, (MIXED,)))
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "senses"),
+    [
+        (None, (True, True)),
+        ("llama", (True, True)),
+        ({"input_modalities": ["text"]}, (False, False)),
+        ({"input_modalities": ["text", "image"]}, (True, False)),
+        ({"input_modalities": "text"}, (True, True)),
+    ],
+)
+def test_what_a_model_takes_is_known_where_the_server_lists_it(
+    architecture: object, senses: tuple[bool, bool]
+) -> None:
+    models = {"data": [{"id": "m", "architecture": architecture}]}
+    with double(FINE, v1_models=said(models)) as server:
+        ready, _ = talk(server)
+    assert (ready.sees, ready.hears) == senses

@@ -32,6 +32,7 @@ from tests.remote.double import (
     streamed,
     words,
 )
+from tests.test_media import png, url
 from tests.waiting import PATIENCE_S, until
 
 SECRET = "sk-" + "5ecret" * 5
@@ -183,6 +184,70 @@ def test_a_conversation_goes_on_at_a_server_and_keeps_its_own_model(
     ]
     with closing(History(path)) as history:
         assert history.conversation(1).pair == "smollm2-135m"
+
+
+def test_a_picture_goes_on_in_run_chat_and_batch_also_after_a_kill(
+    server: Double, tmp_path: Path
+) -> None:
+    (tmp_path / "my photo.png").write_bytes(png())
+    (tmp_path / "talk.wav").write_bytes(b"RIFF\x24\0\0\0WAVEfmt ")
+    picture = {"type": "image_url", "image_url": {"url": url(png())}}
+    to_server = ("--server", server.url)
+
+    def question(number: int, at: int = 0) -> list[dict[str, Any]]:
+        content = server.chats()[number]["messages"][at]["content"]
+        return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+    fine, server.scripts["/v1/chat/completions"] = server.scripts["/v1/chat/completions"], hang
+    files = (f"-f{tmp_path / 'my photo.png'}", f"-f{tmp_path / 'talk.wav'}")
+    with started("run", *to_server, "--keep", *files, "What is it?") as process:
+        assert until(server.chats)
+        process.kill()
+    server.scripts["/v1/chat/completions"] = fine
+    for at, words_ in enumerate(
+        [
+            ("run", "-f", "-", "-c", "1", "Another."),
+            ("run", "-c", "1", "And now?"),
+            ("chat", "--plain", "-c", "1"),
+        ],
+        1,
+    ):
+        stdin = png() if "-f" in words_ else b'Compare @"my photo.png"\n' if at == 3 else b""
+        succeed(words_[0], *to_server, *words_[1:], stdin=stdin, cwd=tmp_path)
+    assert [each["type"] for each in question(0)] == ["image_url", "input_audio", "text"]
+    assert question(1) == [picture, {"type": "text", "text": "Another."}], "in its place"
+    assert question(2) == question(1)
+    assert question(2, 2) == [{"type": "text", "text": "And now?"}]
+    assert question(3, 4) == [picture, {"type": "text", "text": 'Compare @"my photo.png"'}]
+    (tmp_path / "in.jsonl").write_text(
+        json.dumps({"messages": [{"role": "user", "content": [picture]}]})
+        + "\n"
+        + json.dumps(
+            {
+                "messages": [
+                    {"role": "user", "content": [{**picture, "image_url": {"url": "my photo.png"}}]}
+                ]
+            }
+        )
+    )
+    succeed("batch", *to_server, "in.jsonl", cwd=tmp_path)
+    assert question(4) == question(5) == [picture]
+    everything = {
+        each: each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file()
+    }
+    forms = (png()[20:60], png().hex().encode()[40:120], url(png()).encode()[60:120])
+    with_picture = {
+        path.parent.name
+        for path, content in everything.items()
+        if any(each in content for each in forms)
+    }
+    assert with_picture == {"media"}, "and neither records nor index nor rows"
+    with closing(History(tmp_path / "data/history")) as history:
+        (first, second), *_ = [[each for each in history.messages(1) if not each.parent]]
+        assert [each.kind for each in first.message.media] == ["image", "audio"]
+        assert second.message.media[0].data == png()
+        history.delete(1)
+    assert not [*(tmp_path / "data/history/media").iterdir()]
 
 
 def test_a_chat_in_lines_goes_on_after_a_server_that_fails() -> None:

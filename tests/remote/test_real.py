@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from localspec.storage.paths import data_dir
 from tests.cli.command import PLAIN, localspec, started, succeed
 from tests.remote.test_programs import has_lines
 from tests.serve.test_process import url_of
+from tests.support.media import picture_file, sound_file
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow]
@@ -37,19 +38,26 @@ def own_server(smollm2_path: Path) -> Iterator[str]:
         process.wait(PATIENCE_S)
 
 
-@pytest.fixture(scope="module")
-def llama_server(smollm2_path: Path) -> Iterator[str]:
+@contextmanager
+def serving(*words: str) -> Iterator[str]:
+    """Run a llama-server with these flags, and yield its address."""
     if not LLAMA_SERVER:
         pytest.skip("LOCALSPEC_LLAMA_SERVER names no llama-server")
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = probe.getsockname()[1]
-    words = [LLAMA_SERVER, "-m", str(smollm2_path), "--port", str(port), "-c", "2048", "-np", "2"]
-    process = subprocess.Popen([*words, "-t", "1"], stderr=subprocess.DEVNULL)
+    command = [LLAMA_SERVER, *words, "--port", str(port), "-c", "2048", "-t", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def llama_server(smollm2_path: Path) -> Iterator[str]:
+    with serving("-m", str(smollm2_path), "-np", "2") as url:
+        yield url
 
 
 @pytest.fixture(params=["own_server", "llama_server"])
@@ -81,6 +89,44 @@ def test_the_text_of_another_localspec_is_its_own(own_server: str) -> None:
     flags = ("-m", "smollm2-135m", "--draft", "off", "--ctx", "1024", *PLAIN)
     here = succeed("run", *flags, "-q", *GREEDY, QUESTION).out
     assert succeed("run", "--server", own_server, "-q", *GREEDY, QUESTION).out == here
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second", "refused"),
+    [
+        ("tiles", picture_file(4), picture_file(9), "audio input is not supported"),
+        ("sound", sound_file(1), sound_file(3), "image input is not supported"),
+    ],
+)
+def test_llama_server_sees_and_hears(
+    seeing_models: Callable[[str], tuple[Path, Path]],
+    tmp_path: Path,
+    kind: str,
+    first: bytes,
+    second: bytes,
+    refused: str,
+) -> None:
+    target, encoder = seeing_models(kind)
+    for name, content in (("first", first), ("second", second)):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "other").write_bytes(sound_file(1) if kind == "tiles" else picture_file(4))
+    with serving("-m", str(target), "--mmproj", str(encoder)) as url:
+        waiting = succeed("run", "--server", url, "-n", "1", QUESTION)
+        assert "answered by llama-server" in waiting.err
+        texts, tokens = list[str](), list[int]()
+        for files in (("first",), ("second",), ("first", "second"), ()):
+            flags = [word for name in files for word in ("-f", str(tmp_path / name))]
+            done = succeed("run", "--server", url, "--json", *GREEDY, *flags, QUESTION)
+            answer = json.loads(done.out)
+            texts.append(answer["text"])
+            tokens.append(answer["usage"]["prompt_tokens"])
+        assert len({*texts}) > 2
+        assert tokens[2] == tokens[0] + tokens[1] - tokens[3]
+        assert min(tokens[:2]) > tokens[3]
+        done = localspec("run", "--server", url, "-f", str(tmp_path / "other"), QUESTION)
+        assert done.code == 1
+        assert refused in done.err.splitlines()[-1]
+        assert "Traceback" not in done.err
 
 
 def test_a_batch_of_200_lines_survives_kills(server: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from localspec.retrieval.passages import NumberedLine
 from localspec.retrieval.reading import MOST_DOCUMENT_BYTES, NotText, Unreadable, place, read
@@ -21,6 +22,15 @@ SEEDS = {
 }
 
 
+def pictures() -> list[bytes]:
+    kinds = list[bytes]()
+    for kind in ("PNG", "JPEG", "GIF", "BMP", "WEBP"):
+        file = BytesIO()
+        Image.new("RGB", (3, 3)).save(file, kind)
+        kinds.append(file.getvalue())
+    return kinds
+
+
 def lines(name: str, content: bytes) -> list[tuple[int, str]]:
     return [(each.number, each.text) for each in read(name, content)[0] if each.text]
 
@@ -30,7 +40,7 @@ def test_text_is_numbered_by_lines_and_its_name_says_whether_it_is_code() -> Non
     assert read("a/notes.md", b"\xef\xbb\xbfone\r\n\ntwo ") == (texts, False)
     names = ("a.py", "b.rs", "README", "c.rst", "tar.1", "a.b/notes", "Makefile.am")
     assert [name for name in names if read(name, b"")[1]] == ["a.py", "b.rs", "Makefile.am"]
-    for content in (b"\x89PNG\0\0", b"caf\xe9"):
+    for content in (b"\x89PNG\0\0", b"caf\xe9", b"ID3\4\0", b"RIFF\4\0\0\0WAVE", *pictures()):
         with pytest.raises(NotText):
             read("a.txt", content)
 

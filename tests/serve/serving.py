@@ -25,6 +25,7 @@ from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
+from localspec.toolbox.folder import Folder
 from tests.engine.double import command
 from tests.waiting import PATIENCE_S, until
 
@@ -170,6 +171,7 @@ def served(
     engine: RemoteEngine | None = None,
     scripts: Mapping[str, Mapping[str, Any]] | None = None,
     started: Sequence[str] = (),
+    folder: Folder | None = None,
 ) -> Iterator[Served]:
     """Serve what a script says, or an engine.
 
@@ -184,6 +186,7 @@ def served(
         engine: of every model, in place of one that tells a script.
         scripts: of models, by name.
         started: others that are loaded at the start.
+        folder: of files that requests may name.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     begun, ended = threading.Event(), threading.Event()
@@ -217,7 +220,8 @@ def served(
         try:
             await residence.start(models)
             catalogue = Named((*models,), lambda _: GREEDY, others=others)
-            service = Service(residence, catalogue, 0, models[0], rules or CallPolicy())
+            rule = rules or CallPolicy()
+            service = Service(residence, catalogue, 0, models[0], rule, folder=folder)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in)
             config = uvicorn.Config(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.serve.media_files import encoded, png, wav
 from tests.serve.serving import COUNT, FIM, Served, bodies, error_in, served, turn, user
 
 _PATHS = (
@@ -48,6 +49,7 @@ _TEXTS = (
     "-1h",
     "high",
 )
+_ROLES = ("user", "user", "user", "assistant", "system", "tool")
 _GOOD = {
     "messages": [user("hello")],
     "input": "hello",
@@ -73,9 +75,56 @@ def value(chance: random.Random, depth: int = 0) -> Any:
     return {chance.choice(_INNER): value(chance, depth + 1) for _ in range(count)}
 
 
+_FILES = (
+    *(encoded(each) for each in (png(), png()[:30], wav(), wav()[:20], b"hello", b"")),
+    *("???", "AAA", "é", "\ud800"),
+)
+
+
+def part(chance: random.Random) -> Any:
+    """Return a part of a message that is nearly a picture, a sound or a text of some interface."""
+    file = chance.choice(_FILES)
+    kind = chance.choice(("image/png", "audio/wav", "application/pdf", ""))
+    urls = (
+        f"data:{kind};base64,{file}",
+        "https://upload.example.org/a",
+        "file:///etc/passwd",
+        file,
+    )
+    url = chance.choice(urls)
+    source = {"type": chance.choice(("base64", "url", "file")), "media_type": kind, "data": file}
+    made: dict[str, Any] = chance.choice(
+        (
+            {"type": "text", "text": "x"},
+            {"type": "image_url", "image_url": {"url": url, "detail": "low"}},
+            {"type": "input_audio", "input_audio": {"data": file, "format": "wav"}},
+            {"type": "input_image", "image_url": url},
+            {"type": "input_file", "file_data": url, "filename": "a"},
+            {"type": "image", "source": source},
+            {
+                "type": "tool_result",
+                "tool_use_id": "1",
+                "content": [{"type": "image", "source": source}],
+            },
+            {"type": "document", "source": source},
+        )
+    )
+    while chance.random() < 0.3:
+        inner = chance.choice([made, *(each for each in made.values() if isinstance(each, dict))])
+        inner[chance.choice([*inner, *_INNER])] = value(chance)
+    return made
+
+
 def body(chance: random.Random) -> bytes:
     """Return a body that is nearly as it should be."""
     fields = _GOOD | {key: value(chance) for key in chance.sample(_KEYS, chance.randrange(4))}
+    if chance.random() < 0.5:
+        content = [part(chance) for _ in range(chance.randrange(4))]
+        turns = [{"role": chance.choice(_ROLES), "content": content}, user("hello")]
+        fields |= {"messages": turns, "input": turns}
+        turns[1]["images"] = fields["images"] = [chance.choice(_FILES), value(chance)][
+            : chance.randrange(3)
+        ]
     raw = bytearray(json.dumps(fields).encode())
     for _ in range(3 * (chance.random() < 0.1)):
         raw[chance.randrange(len(raw))] = chance.randrange(256)
@@ -101,5 +150,6 @@ def bombard(server: Served, seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_whatever_a_body_holds_it_is_answered_or_refused(count: int) -> None:
-    with served({"otherwise": ["Hello."], "parallel": 2, "fim": FIM}) as server:
+    script = {"otherwise": ["Hello."], "parallel": 2, "fim": FIM, "sees": True, "hears": count > 20}
+    with served(script) as server:
         bombard(server, seed=count, count=count)

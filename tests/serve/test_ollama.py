@@ -118,7 +118,7 @@ def test_options_have_ollamas_names(server: Served) -> None:
 @pytest.mark.parametrize(
     ("path", "more", "word"),
     [
-        (TALK, {"messages": [{**user("hello"), "images": ["aaaa"]}]}, "message 1 has images"),
+        (TALK, {"messages": [{**user("hello"), "images": ["aaaa"]}]}, "picture 1 of message 1 is"),
         (TALK, {"messages": [{"role": "robot", "content": "x"}]}, "robot"),
         (TALK, {"messages": [3]}, "message 1 is not an object"),
         (TALK, {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "has no function"),
@@ -129,7 +129,7 @@ def test_options_have_ollamas_names(server: Served) -> None:
         (TALK, {"messages": said("x"), "keep_alive": ""}, "keep_alive is ''"),
         (TALK, {"messages": said("x"), "top_logprobs": 2}, "without logprobs"),
         (TALK, {"messages": said("x"), "tools": {}}, "tools is not a list"),
-        (GENERATE, {"prompt": "x", "images": ["aaaa"]}, "images is not supported"),
+        (GENERATE, {"prompt": "x", "images": ["aaaa"]}, "picture 1 of the prompt is"),
         (GENERATE, {"prompt": "x", "context": [1, 2, 3]}, "context is not supported"),
         (GENERATE, {"prompt": "x", "template": "{{ .Prompt }}"}, "template is not supported"),
         (GENERATE, {"prompt": "x", "raw": True, "system": "y"}, "raw and system"),

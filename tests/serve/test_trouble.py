@@ -12,6 +12,7 @@ from localspec.options import LaunchOptions
 from localspec.serve import bodies
 from localspec.serve.backend import Backend
 from localspec.serve.http import Guard, guarded
+from localspec.storage.paths import data_dir
 from tests.engine.double import command
 from tests.serve.serving import CHAT, TEXT, Served, served, turn, user
 from tests.waiting import until
@@ -181,6 +182,17 @@ def test_a_fault_of_the_engine_is_not_the_clients_and_ends_other_answers() -> No
         assert failed.status_code == 500
         server.wait_until(0)
         assert counted(server, 'requests_total{outcome="cancelled"}', 1)
+
+
+def test_errors_do_not_name_the_places_of_the_servers_own_files() -> None:
+    blob = f"{data_dir()}/blobs/{'a' * 64}"
+    refuses = {
+        "another": ["ModelLoadError", f"llama.cpp cannot load {blob}: it is damaged ({blob})"]
+    }
+    with served({"refuses": refuses}, others=["another"]) as server:
+        for stream in (False, True):
+            message = server.chat("x", model="another", stream=stream).json()["error"]["message"]
+            assert message == "llama.cpp cannot load its file: it is damaged (its file)"
 
 
 def test_an_engine_that_dies_while_it_loads_ends_the_server() -> None:

@@ -375,6 +375,7 @@ def test_engines_of_one_model_are_counted_apart_and_an_unloaded_one_no_more() ->
     assert metrics.running("a") == 1
     metrics.leave(writes)
     assert metrics.running() == metrics.waiting() == 0
+    assert value(metrics, 'requests_total{outcome="cancelled"}') == 1, "its client went away"
     assert value(metrics, "engine_deaths_total") == 1
 
 

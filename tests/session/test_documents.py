@@ -9,7 +9,7 @@ import pytest
 from localspec.messages import DocumentPart, Message, ToolCall
 from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
-from localspec.session.attachments import attached, completions, file_size, label
+from localspec.session.attachments import attached, completions, file_size, label, question_with
 from localspec.session.citing import (
     PassageText,
     as_documents,
@@ -29,7 +29,7 @@ from tests.support.checks import refuses
 def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     files = attached("What does @a.py do?", tmp_path)
-    said = Message.user("What does @a.py do?", files)
+    said = question_with("What does @a.py do?", files)
     assert said.text == 'What does @a.py do?\n\n<file name="a.py">\nx = 1\n</file>'
     assert [label(each) for each in said.documents] == ["a.py · 5 B · ≈ 1 tokens"]
     for content, word in [

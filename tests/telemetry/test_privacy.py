@@ -23,7 +23,7 @@ from localspec.telemetry.reply import GateCount
 from localspec.telemetry.report import make_report
 from localspec.telemetry.text import proposals
 from tests.chat.test_assistant import assistant
-from tests.telemetry.talking import PAIR, recording
+from tests.telemetry.talking import PAIR, drafted, first, recording
 
 SECRET_ASKED, SECRET_TEXT = "my password is xyzzy-plugh-42", "the answer is quuxfrobnicate"
 PROMPT, DRAFT = range(1000, 1010), range(100, 103)
@@ -113,6 +113,19 @@ def test_proposals_are_context_draft_verdict_and_correction(tmp_path: Path) -> N
         assert each["next_is"] == ("bonus" if each["accepted"] == 3 else "correction")
     assert all(len(each["context_ids"]) == 3 for each in cut)
     assert json.loads(json.dumps(drafted)) == drafted
+
+
+def test_of_a_reply_about_a_picture_no_text_is_recorded(tmp_path: Path) -> None:
+    with recording(tmp_path, Switch(text=True)) as talk:
+        trace = talk.recorder.begin(SECRET_ASKED, [*PROMPT, -5, -4_000_000, 1001], greedy=True)
+        trace.note(first())
+        trace.note(drafted(3, 2))
+        trace.end(SECRET_TEXT, 0.1, 0.1)
+    assert [each.prompt for each in read_records(tmp_path).replies.values()] == [13]
+    assert list(proposals(tmp_path)) == []
+    found = content(tmp_path)
+    assert has_ids(found) == [False, False]
+    assert b"<1000>".hex().encode() not in found
 
 
 def test_damaged_text_costs_no_other(tmp_path: Path) -> None:

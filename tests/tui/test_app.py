@@ -13,14 +13,12 @@ from localspec.session.preferences import read_preferences
 from localspec.tui.actions import edited
 from localspec.tui.message import MessageView
 from localspec.tui.race import Race
-from localspec.tui.screens import fill_clipboard
 from localspec.tui.sheets import RaceSheet, TextSheet
 from tests.support.checks import refuses
 from tests.tui.answers import exchange, finished, tokens
 from tests.tui.driving import Chat, drive, driven
 from tests.tui.lines import said
 from tests.tui.test_typeset import obeyed
-from tests.waiting import PATIENCE_S
 
 EVIL = "\x1b]0;title\x07\x1b[2J [a](https://x.example/\x1b) `\x9b31m` &#x202e; \x08 \r\nend"
 CODE = "Two blocks:\n\n```python\nx = 1\n```\n\n日本語 👩‍👩‍👧\n\n```sh\nls\n```\n"
@@ -389,23 +387,3 @@ def test_a_question_is_written_in_an_editor(
     assert "user: , and\nmore" in out
     monkeypatch.setenv("VISUAL", "no-such-editor")
     refuses(r"the editor failed \(.*no-such-editor", edited, "one")
-
-
-def test_a_program_of_the_machine_fills_its_clipboard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("localspec.tui.screens._MOST_S", PATIENCE_S)
-    program = tmp_path / "wl-copy"
-    program.write_text(f'#!/bin/sh\n/bin/cat > "{tmp_path / "clipboard"}"\n')
-    program.chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-    for variable in ("DISPLAY", "SSH_CONNECTION"):
-        monkeypatch.delenv(variable, raising=False)
-    assert fill_clipboard("größer")
-    assert (tmp_path / "clipboard").read_text() == "größer"
-    monkeypatch.setenv("SSH_CONNECTION", "somewhere")
-    assert not fill_clipboard("x")
-    monkeypatch.delenv("SSH_CONNECTION")
-    program.write_text("#!/bin/sh\nexit 1\n")
-    assert not fill_clipboard("x")

@@ -1,0 +1,295 @@
+"""Sequences with pictures in them, in random worlds over a toy context: right rows, whole chunks, right positions."""
+
+from collections.abc import Generator, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.decoding.cancel import Cancelled
+from localspec.decoding.model import Pass, Passed, Role
+from localspec.decoding.scheduler import Scheduler
+from localspec.errors import PassFailed
+from localspec.llama.media_ids import chunk_end, media_ids, positions
+from localspec.llama.sequence import LlamaSequence
+from tests.llama.toy_native import ToyNative, toy_sequences
+from tests.support.planting import Bug, plant, table
+from tests.toy import Stopwatch, random_table
+
+TABLE = random_table(3, n_vocab=10, window=64)
+N_CTX, N_BATCH = 120, 8
+WORLDS = 250
+
+
+class ToyEncoder:
+    """Stands in for `Encoder`: a chunk is its ids. Its encoding fails where `failures` has an error."""
+
+    most_at_once = 0
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+
+    def chunk(self, ids: Sequence[int]) -> tuple[int, ...]:
+        if self.failures:
+            raise self.failures.pop()
+        return tuple(ids)
+
+
+class World:
+    """Sequences over a toy, and texts with pictures that begin alike."""
+
+    def __init__(self, random: Random, patch: pytest.MonkeyPatch) -> None:
+        self.random, self.count = random, random.choice((1, 1, 2, 3))
+        self.native = ToyNative(TABLE, N_CTX, N_BATCH, 8, self.count)
+        self.native.encoder = self.encoder = ToyEncoder()
+        self.native.chunk = random.choice((3, N_BATCH))
+        self.native.most_behind = 0
+        if self.count == 1 and random.random() < 0.3:
+            self.native.can_truncate, self.native.n_snapshots = False, random.choice((0, 2, 5))
+        patch.setattr("localspec.llama.sequences._WORTH_COPYING", 2)
+        self.sequences = toy_sequences(self.native, self.count, patch.setattr)
+        self.mrope = random.random() < 0.6
+        self.pieces = [self._piece(number) for number in range(6)]
+        self.chunks = {tuple(each) for each in self.pieces if each[0] < 0}
+        self.texts = [self._text()]
+
+    def _piece(self, number: int) -> list[int]:
+        random = self.random
+        if random.random() < 0.6:
+            tokens = random.choice((1, 2, 5, N_BATCH, 19))
+            taken = random.randint(1, tokens) if self.mrope else tokens
+            return media_ids(str(number), tokens, taken)
+        return [random.randrange(10) for _ in range(random.choice((1, 3, N_BATCH, 13)))]
+
+    def _text(self) -> list[list[int]]:
+        return [self.random.choice(self.pieces) for _ in range(self.random.randint(0, 4))]
+
+    def prompt(self) -> list[int]:
+        """Return a text that begins as another one did, with some tokens of text at its end."""
+        known = self.random.choice(self.texts)
+        text = [*known[: self.random.randint(0, len(known))], *self._text()]
+        self.texts.append(text)
+        tokens = [token for piece in text for token in piece][: N_CTX - 20]
+        while tokens and tokens[-1] < 0 and not self._whole(tokens):
+            tokens.pop()
+        return [*tokens, *(self.random.randrange(10) for _ in range(self.random.randint(1, 9)))]
+
+    def _whole(self, tokens: Sequence[int]) -> bool:
+        """Say whether the last chunk is whole."""
+        return any(tuple(tokens[-len(each) :]) == each for each in self.chunks)
+
+    def step(self) -> None:
+        """Do something, which may fail; check what was computed."""
+        random, slots = self.random, random_slots(self.random, self.count)
+        trouble = random.random()
+        if trouble < 0.1:
+            self.encoder.failures.append(random.choice((Cancelled(), PassFailed("no"))))
+        elif trouble < 0.25:
+            after = random.randint(0, 4)
+            self.native.on_pass = lambda: self._ring(after)
+        elif trouble < 0.35:
+            most = random.randrange(N_CTX)
+            self.native.fails = lambda part: part.place + len(part.tokens) > most
+        try:
+            self._ask(slots)
+        except (Cancelled, PassFailed):
+            pass
+        finally:
+            self.encoder.failures.clear()
+            self.native.on_pass, self.native.fails = lambda: None, lambda _: False
+            self.native.flag.clear()
+            self._passes = 0
+        self.check()
+
+    _passes = 0
+
+    def _ring(self, after: int) -> None:
+        self._passes += 1
+        if self._passes > after:
+            self.native.flag.set()
+
+    def _ask(self, slots: list[int]) -> None:
+        random, views = self.random, self.sequences.views
+        tokens, view = self.prompt(), views[slots[0]]
+        match random.randrange(5):
+            case 0:
+                view.truncate(random.randint(0, view.n_cached))
+            case 1:
+                view.prefill(tokens)
+            case 2:
+                left = len(tokens) - view.common_prefix(tokens[:-1])
+                if left > 1:
+                    request = Pass(Role.TARGET, tokens, 1)
+                    before = len(tokens) - self.sequences.missing(slots[0], request)
+                    count = self.sequences.evaluate(slots[0], request, min(left - 1, N_BATCH))
+                    assert view.n_cached >= before
+                    assert count > 0
+            case _:
+                # A prompt goes by itself, and rounds go on together.
+                request, slot = Pass(Role.TARGET, tokens, 1), slots[0]
+                while (missing := self.sequences.missing(slot, request)) > N_BATCH:
+                    self.sequences.evaluate(slot, request, min(N_BATCH, missing - 1))
+                (rows,) = self.sequences.together([(slot, request)])
+                check_rows(tokens, rows)
+                texts = {slot: tokens}
+                texts |= {each: list(views[each].cached) for each in slots[1:2]}
+                asked = [(slot, self._round(text)) for slot, text in texts.items()]
+                for (_, request), rows in zip(asked, self.sequences.together(asked), strict=True):
+                    check_rows(request.chain, rows[: request.rows - len(request.branches)])
+                    for at, row in zip(
+                        request.branches, rows[-len(request.branches) :], strict=False
+                    ):
+                        branch = request.tokens[len(request.chain) + request.branches.index(at)]
+                        assert np.array_equal(row, TABLE.row([*request.tokens[:at], branch]))
+
+    def _round(self, text: list[int]) -> Pass:
+        """Return a request for a token that was chosen just now, a draft, and a branch of it."""
+        drafted = [self.random.randrange(10) for _ in range(self.random.randint(0, 2))]
+        tokens = [*text, 4, *drafted]
+        branches = (len(text) + 1,) if self.count == 1 and drafted else ()
+        rows = 1 + len(drafted) + len(branches)
+        return Pass(Role.TARGET, [*tokens, *[7] * len(branches)], rows, None, branches)
+
+    def check(self) -> None:
+        """Check what sequences say that they hold against what the memory holds."""
+        for view in self.sequences.views:
+            cached = list(view.cached)
+            if not self.native.copies_wait:
+                assert self.native.content(view.number) == cached
+            assert view.skipped == len(cached) - positions(cached)
+            place = 0
+            while place < len(cached):
+                end = place + 1 if cached[place] >= 0 else chunk_end(cached, place)
+                assert end == place + 1 or tuple(cached[place:end]) in self.chunks
+                assert cached[place] >= 0 or tuple(cached[place:end]) in self.chunks
+                place = end
+            if not self.native.copies_wait:
+                alone = partition(cached)
+                passes = self.native.passes[view.number]
+                whole = [at for at in range(view.in_chunks) if cached[at] >= 0]
+                assert [passes[at] for at in whole] == [alone[at] for at in whole]
+                last = view.in_chunks - 1
+                assert last < 0 or cached[last] < 0 or sum(alone[last]) == view.in_chunks
+
+
+def random_slots(random: Random, count: int) -> list[int]:
+    return random.sample(range(count), random.randint(1, count))
+
+
+def partition(tokens: Sequence[int]) -> list[tuple[int, int]]:
+    """Return of each token of text the pass that evaluates it where a text is evaluated alone: where it begins, its length."""
+    passes = [(0, 0)] * len(tokens)
+    run = 0
+    for at, token in enumerate(tokens):
+        if token < 0:
+            run = at + 1
+            continue
+        end = next((i for i in range(at, len(tokens)) if tokens[i] < 0), len(tokens))
+        begin = run + (at - run) // N_BATCH * N_BATCH
+        passes[at] = begin, min(N_BATCH, end - begin)
+    return passes
+
+
+def check_rows(tokens: Sequence[int], rows: Any) -> None:
+    """Check rows that end with the one behind a text."""
+    for at, row in enumerate(rows):
+        assert np.array_equal(row, TABLE.row(tokens[: len(tokens) - len(rows) + 1 + at]))
+
+
+def first_failing_world(patch: pytest.MonkeyPatch, worlds: int = WORLDS) -> int | None:
+    """Return the first world in which something is wrong."""
+    for seed in range(worlds):
+        world = World(Random(seed), patch)
+        try:
+            for _ in range(12):
+                world.step()
+        except (AssertionError, IndexError, ValueError):
+            return seed
+    return None
+
+
+def test_sequences_hold_whole_pictures_at_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(WORLDS):
+        world = World(Random(seed), monkeypatch)
+        for _ in range(12):
+            world.step()
+
+
+BUGS = table(
+    """
+    LlamaSequence._reusable
+        a picture is cut where texts differ within it | call chunk_start | n_past
+    LlamaSequence.truncate
+        positions are places | call remove | native.remove(self.number, n_past)
+        tokens that take no position are forgotten | call positions | n_past
+        where whole chunks end is counted from the beginning | call last_chunk_end | 0
+    LlamaSequence._take_in
+        a part of a picture stays behind after a failure | call remove | True
+        what takes no position is not counted | call positions | len(ids)
+        whole chunks end before a picture that another run of text precedes | compare -1 | True
+    LlamaSequence.part
+        branches are at places | if -1 | False
+    LlamaSequence.evaluate_media
+        a pass begins with a picture | if 0 | True
+    """,
+    LlamaSequence._reusable, LlamaSequence.truncate, LlamaSequence._take_in, LlamaSequence.part,
+    LlamaSequence.evaluate_media,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, bug)
+    assert first_failing_world(monkeypatch) is not None
+
+
+def writing(tokens: Sequence[int], rounds: int) -> Generator[Pass, Passed, int]:
+    """Ask for the row of a prompt, and then of one token more each round; return the last choice."""
+    for extra in range(rounds):
+        passed = yield Pass(Role.TARGET, [*tokens, *[5] * extra], 1)
+        check_rows([*tokens, *[5] * extra], passed.logits)
+    return int(passed.logits[0].argmax())
+
+
+@pytest.mark.parametrize("shared_chunk", [None, 2])
+def test_a_scheduler_evaluates_pictures_chunk_by_chunk(
+    shared_chunk: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(60):
+        world = World(Random(seed), monkeypatch)
+        progress: dict[int, list[int]] = {slot: [0] for slot in range(world.count)}
+        schedule = Scheduler[int](
+            {Role.TARGET: world.sequences},
+            world.native.flag,
+            Stopwatch(),
+            shared_chunk,
+            lambda slot, done, _: progress[slot].append(done),  # noqa: B023 - used at once
+        )
+        world.native.most_behind = 0
+        ended = list[Any]()
+        for slot in range(world.count):
+            ended += schedule.start(slot, writing(world.prompt(), 4))
+        while schedule.running:
+            ended += schedule.step()
+        assert [each.error for each in ended] == [None] * world.count
+        for done in progress.values():
+            assert done == sorted(set(done)), "every chunk is progress"
+
+
+def test_a_prompt_that_ends_in_a_picture_fails_and_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(Random(1), monkeypatch)
+    world.native.can_truncate = True
+    view, picture = world.sequences.views[0], media_ids("x", 4, 2)
+    world.chunks.add(tuple(picture))
+    with pytest.raises(PassFailed, match="let text follow"):
+        view.logits([1, 2, 3, *picture], 1)
+    view.prefill([1, 2, 3, *picture])
+    assert view.n_cached == 7
+    check_rows([1, 2, 3, *picture, 4], view.logits([1, 2, 3, *picture, 4], 1))
+    world.native.fails = lambda _: True
+    with pytest.raises(PassFailed, match="poisoned"):
+        view.prefill([1, 2, 3, *picture, 5, 6])
+    assert view.n_cached == 7, "in M-RoPE, too, where all of it is at one position"

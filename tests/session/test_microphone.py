@@ -1,0 +1,106 @@
+"""Speech from a microphone: a file of one channel, bounded; what is missing is said in one line."""
+
+import importlib
+import inspect
+import io
+import sys
+import wave
+from array import array
+from typing import Any
+
+import pytest
+
+from localspec.media import sound_seconds
+from localspec.session.microphone import MOST_S, Microphone
+from tests.support.checks import refuses
+from tests.support.media import sound_file
+from tests.support.microphone import LOUD, QUIET, RATE, PortAudioError, microphone_double
+
+
+def test_what_is_heard_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = microphone_double(monkeypatch)
+    microphone = Microphone()
+    (stream,) = streams.opened
+    stream.speak(2, LOUD // 100)
+    assert microphone.line == "recording 0.7 s of 60 · ▁▁▁▁▁▇▇▇▇▇▂▂"
+    data = microphone.wav()
+    with wave.open(io.BytesIO(data)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (RATE, 1, 2)
+        heard = array("h", file.readframes(file.getnframes()))
+    assert [heard[0], heard[1], heard[-1]] == [LOUD, -LOUD, -LOUD // 100]
+    assert sound_seconds(data) == pytest.approx(0.7)
+    microphone.close()
+    assert stream.closed
+
+
+def test_a_recording_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = microphone_double(monkeypatch)
+    microphone = Microphone()
+    (stream,) = streams.opened
+    stream.speak(10 * round(MOST_S) + 20)
+    assert microphone.is_full
+    assert microphone.seconds == pytest.approx(MOST_S)
+
+
+def test_silence_is_no_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = microphone_double(monkeypatch)
+    monkeypatch.setattr(streams, "level", QUIET)
+    refuses("only silence was recorded", Microphone().wav)
+
+
+def _none(*_: object, **__: object) -> Any:
+    raise PortAudioError("Error querying device -1")
+
+
+def _no_portaudio(name: str) -> Any:
+    raise OSError("PortAudio library not found")
+
+
+@pytest.mark.parametrize("where", ["query_devices", "RawInputStream"])
+def test_a_missing_microphone_is_one_line(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    microphone_double(monkeypatch, **{where: _none})
+    refuses(
+        r"no microphone can be opened \(Error querying device -1\): .* attach a file", Microphone
+    )
+
+
+def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    refuses(r"pip install 'localspec\[listen\]'`, or attach a file", Microphone)
+    monkeypatch.setattr(importlib, "import_module", _no_portaudio)
+    refuses("PortAudio library not found.*: install libportaudio2", Microphone)
+
+
+def test_the_library_has_the_interface_of_its_double() -> None:
+    try:
+        library = importlib.import_module("sounddevice")
+    except (ImportError, OSError) as error:
+        pytest.skip(str(error))
+    stream = inspect.signature(library.RawInputStream.__init__).parameters
+    assert {"samplerate", "blocksize", "channels", "dtype", "callback"} <= set(stream)
+    assert "kind" in inspect.signature(library.query_devices).parameters
+    assert issubclass(library.PortAudioError, Exception)
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(0, 0.1), (2, 1.0), (4, 3.3), (9, 40.0)])
+def test_the_length_of_a_sound(number: int, seconds: float) -> None:
+    assert sound_seconds(sound_file(number)) == pytest.approx(seconds, rel=0.01)
+
+
+def test_the_length_of_other_sounds() -> None:
+    streaminfo = (44_100 << 44 | 1 << 41 | 15 << 36 | 44_100 * 3).to_bytes(8, "big")
+    flac = b"fLaC\x00\x00\x00\x22" + bytes(10) + streaminfo + bytes(16)
+    assert sound_seconds(flac) == 3.0
+    for other in (
+        b"ID3\x04",
+        b"",
+        b"fLaC",
+        b"RIFF\x24\0\0\0WAVE",
+        b"RIFF\x24\0\0\0WAVEdata\4\0\0\0abcd",
+    ):
+        assert sound_seconds(other) is None
+    # A header may say more than there is.
+    header = b"fmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0"
+    assert (
+        sound_seconds(b"RIFF\0\0\0\0WAVE" + header + b"data\xff\xff\xff\xff" + bytes(16_000)) == 1.0
+    )
