@@ -1,5 +1,6 @@
 """What a launch comes to, before any weights are read."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ from localspec.models.registry import load_registry
 from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
 from localspec.resources import Usage
 from tests.models.gguf_builder import TOKENS, model_file
-from tests.models.shapes import LLAMA_8B, sparse_model
+from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
+from tests.models.test_mmproj import mmproj_file
 from tests.support.checks import refuses
 
 SMALL, CODER = "smollm2-135m", "qwen2.5-coder-1.5b"
@@ -273,6 +275,48 @@ def test_a_target_that_does_not_fit_is_refused_before_it_is_loaded(
     with pytest.raises(ModelLoadError, match=r"huge\.gguf does not fit"):
         make_plan(LaunchOptions(target=str(path)))
     assert make_plan(LaunchOptions(target=str(path), fit=False)).notes == ()
+
+
+_HUGE = {"vision.image_size": 1000, "vision.patch_size": 1, "vision.embedding_length": 60_000}
+
+
+def test_encoders_are_those_of_the_file_that_is_named_or_lies_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "free_memory", lambda *_: Machine(Place("RAM", 8 << 30, 0)))
+    (tmp_path / "folder").mkdir()
+    target = sparse_model(tmp_path / "folder" / "toy.gguf", LLAMA_1B)
+    beside, named = target.with_name("mmproj-f16.gguf"), tmp_path / "named.gguf"
+    seeing, hearing = (mmproj_file(kind, width=2048) for kind in ("image", "audio"))
+
+    def planned(mmproj: str | None = None, **more: Any) -> LoadPlan:
+        return make_plan(LaunchOptions(target=str(target), mmproj=mmproj, **more))
+
+    assert planned().mmproj is None
+    named.write_bytes(seeing)
+    ready = planned(str(named))
+    assert (ready.mmproj, ready.needs_encoder) == (named, True)
+    beside.write_bytes(hearing)
+    ready = planned()
+    assert (ready.mmproj, ready.needs_encoder, ready.notes, ready.takes) == (beside, False, (), {})
+    assert planned(str(named)).mmproj == named
+    off = planned("off")
+    assert (off.mmproj, off.takes) == (None, {"audio": f"{target} without --mmproj off"})
+    # What nobody named costs no text: it is left out with a note.
+    for data, why in [
+        (mmproj_file("image", width=16), "is for a model of width 16, and"),
+        (mmproj_file("image", width=2048, **_HUGE), "not hold its encoders"),
+        (seeing[:40], "is cut off"),
+        (model_file(), "its architecture is toy"),
+    ]:
+        beside.write_bytes(data)
+        ready = planned()
+        assert ready.mmproj is None
+        assert re.search(f"the target reads text only: .*{why}", ready.notes[0])
+        named.write_bytes(data)
+        refused = why.replace("not hold its encoders", r"does not fit.* --mmproj off")
+        with pytest.raises((ModelFileError, PairMismatch, ModelLoadError), match=refused):
+            planned(str(named))
 
 
 def test_a_prompt_is_cut_for_readers_but_not_into_what_is_not_worth_a_pass() -> None:

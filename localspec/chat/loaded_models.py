@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
@@ -55,7 +55,7 @@ class LoadedModels:
         grammar: makes the automata over the target's ids that replies ask for; None where none can be made.
         fim: the target's tokens for filling in the middle, see `infill_tokens`; empty where it cannot.
         media: turns pictures and sounds into tokens; None where the target reads text only.
-        with_senses: names of models that take them, by the kind of part; empty where none is known.
+        model_for: names one that takes the other kinds of parts; None where none is known.
     """
 
     targets: Sequences
@@ -71,7 +71,7 @@ class LoadedModels:
     grammar: "Grammars | None" = None
     fim: Mapping[str, int] = field(default_factory=dict)
     media: MediaEncoder | None = None
-    with_senses: Mapping[str, str] = field(default_factory=dict)
+    model_for: Callable[[Literal["image", "audio"]], str | None] = lambda _kind: None
 
     @property
     def target(self) -> SequenceView:
@@ -103,17 +103,13 @@ class LoadedModels:
         Raises:
             UsageError: the target takes no such thing, or it cannot be decoded.
         """
-        media = self.media
-        why_not = why_not_taken(
-            part.kind,
-            self.target_name,
-            sees=media is not None and media.sees,
-            hears=media is not None and media.hears,
-            other=self.with_senses.get(part.kind),
-        )
-        if media is None or why_not is not None:
-            raise UsageError(why_not or "")
-        return media.tokens(part)
+        media, kind = self.media, part.kind
+        sees, hears = media is not None and media.sees, media is not None and media.hears
+        if media is not None and (sees if kind == "image" else hears):
+            return media.tokens(part)
+        other = self.model_for(kind)
+        why_not = why_not_taken(kind, self.target_name, sees=sees, hears=hears, other=other)
+        raise UsageError(why_not or f"{self.target_name} reads text only")
 
     def by_role(self) -> dict[Role, Sequences]:
         """Return the sequences of each model."""

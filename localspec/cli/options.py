@@ -113,7 +113,7 @@ def require_model(word: str) -> str:
 SECTIONS = {
     "Model": (
         ("model", "models", "keep_alive", "pin", "ctx", "offline", "server"),
-        ("pair", "target", "kv_type", "own", "server_key_file"),
+        ("pair", "target", "mmproj", "kv_type", "own", "server_key_file"),
     ),
     "Drafting": (
         ("draft", "draft_model", "exact"),

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +44,7 @@ from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import EngineDied, Load, Notice
 from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
-from localspec.launch.names import named_models
+from localspec.launch.names import named_models, without_files
 from localspec.launch.recording import recorded
 from localspec.models.registry import load_registry
 from localspec.serve.answering import Service
@@ -269,7 +269,7 @@ def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
     for each in several:
         launch = each.launch
         if models:
-            launch = replace(launch, draft_model=None, draft_lora=None)
+            launch = without_files(launch)
         target, _ = named_models(launch, load_registry())
         name, *names = dict.fromkeys(filter(None, (launch.pair, launch.target, target)))
         models.setdefault(name, ServedModel(name, launch, each.reply, tuple(names)))

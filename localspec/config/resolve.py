@@ -116,7 +116,7 @@ def _put_aside(resolved: dict[str, Resolved]) -> None:
     if own.value and own.origin.level > server.origin.level:
         aside.append("server")
     elif server.value is not None:  # a model of this machine is none of it
-        names = ("pair", "target", "draft_model", "draft_lora")
+        names = ("pair", "target", "draft_model", "draft_lora", "mmproj")
         aside += [each for each in names if resolved[each].origin.level < server.origin.level]
     pair, target = resolved["pair"].origin.level, resolved["target"].origin.level
     if pair != target:
@@ -127,5 +127,7 @@ def _put_aside(resolved: dict[str, Resolved]) -> None:
         pair, target, resolved["draft_model"].origin.level
     ):
         aside.append("draft_lora")
+    if resolved["mmproj"].value != "off" and resolved["mmproj"].origin.level < max(pair, target):
+        aside.append("mmproj")
     for name in aside:
         resolved[name] = Resolved(None, Origin(Level.DEFAULT))

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from localspec.errors import ModelFileError, ModelLoadError, NoRoom, PairMismatch
@@ -36,6 +37,7 @@ def plan_fit(
     *,
     heads: Heads | None = None,
     adapter: GgufHeader | None = None,
+    encoder_bytes: int = 0,
     shrinks: bool = False,
     machine: Machine | None = None,
 ) -> FitPlan | None:
@@ -50,6 +52,7 @@ def plan_fit(
         draft_options: how the draft model is, if its layers go elsewhere.
         heads: of the target, which draft; in the draft model's file, if they have one.
         adapter: header of the draft model's adapter.
+        encoder_bytes: what the target's encoders take.
         shrinks: whether the context may be smaller than the options say, as where they say nothing.
         machine: what is free; None asks for that.
 
@@ -72,6 +75,7 @@ def plan_fit(
     drafts = draft_model is not None or heads is not None
     if machine is None or big is None or (small is None and drafts):
         return None
+    big = replace(big, encoder_bytes=encoder_bytes)
     if options.cpu_moe:  # the experts of a layer go to a GPU for the passes of a prompt
         more = max((layer.experts_bytes for layer in big.shape.layers), default=0)
         gpus = (replace(gpu, headroom_bytes=gpu.headroom_bytes + more) for gpu in machine.gpus)
@@ -85,6 +89,7 @@ def context_with_room(
     options: LoadOptions,
     draft_options: LoadOptions | None = None,
     heads: Heads | None = None,
+    encoder_bytes: int = 0,
 ) -> int | None:
     """Return how many tokens of context a conversation of no given size gets: as many as cost it little.
 
@@ -97,6 +102,7 @@ def context_with_room(
         options: how they are loaded, of the usual context.
         draft_options: how the draft model is, if its layers go elsewhere.
         heads: as in `plan_fit`.
+        encoder_bytes: see there.
 
     Returns:
         None where the usual one it is.
@@ -104,7 +110,8 @@ def context_with_room(
     Raises:
         ModelLoadError: the target does not fit, even with the usual one.
     """
-    usual = plan_fit(target, draft_model, options, draft_options, heads=heads)
+    planned = partial(plan_fit, target, draft_model, heads=heads, encoder_bytes=encoder_bytes)
+    usual = planned(options, draft_options)
     shape = model_shape(target)
     if usual is None or usual.shrunk or shape is None:
         return None
@@ -114,7 +121,7 @@ def context_with_room(
             break
         with suppress(ModelLoadError):
             larger = replace(options, n_ctx=n_ctx)
-            plan = plan_fit(target, draft_model, larger, draft_options, heads=heads)
+            plan = planned(larger, draft_options)
             layers = (usual.target_layers, usual.draft_layers)
             if plan is None or (plan.target_layers, plan.draft_layers) != layers:
                 continue
@@ -189,6 +196,7 @@ class PairToFit:
         heads: as in `plan_fit`.
         adapter: see there.
         shrinks: see there.
+        encoder_bytes: see there.
     """
 
     target: GgufHeader
@@ -198,6 +206,7 @@ class PairToFit:
     heads: Heads | None
     adapter: GgufHeader | None
     shrinks: bool
+    encoder_bytes: int = 0
 
     def plan(self, machine: Machine | None = None) -> FitPlan | None:
         """Return how it fits into what is free, or into some memory; see `plan_fit`."""
@@ -208,6 +217,7 @@ class PairToFit:
             self.draft_options,
             heads=self.heads,
             adapter=self.adapter,
+            encoder_bytes=self.encoder_bytes,
             shrinks=self.shrinks,
             machine=machine,
         )
@@ -296,6 +306,7 @@ def forecast(
     draft_model: GgufHeader | None = None,
     options: LoadOptions | None = None,
     draft_options: LoadOptions | None = None,
+    encoder_bytes: int = 0,
 ) -> Outlook:
     """Return what is to be expected, judged by headers: of tokenizers, and of memory."""
     problems = []
@@ -310,7 +321,9 @@ def forecast(
         heads = heads_of(target, draft_model)
         if heads is not None and heads.is_mtp:
             draft_model = None  # as a plan has it, see `launch.plan`
-        plan = plan_fit(target, draft_model, options, draft_options, heads=heads)
+        plan = plan_fit(
+            target, draft_model, options, draft_options, heads=heads, encoder_bytes=encoder_bytes
+        )
     except ModelLoadError as error:
         return Outlook((), (*problems, str(error)))
     unknown = "takes an unknown amount of memory: the header or this system does not say"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -35,9 +35,10 @@ from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.kept_prefixes import KeptPrefixes
-from localspec.launch.plan import LoadPlan
+from localspec.launch.plan import TEXT_ONLY, LoadPlan
 from localspec.launch.recording import store_megabytes
 from localspec.llama.allocated import RAM, together
+from localspec.llama.encoder import Encoder
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.safe_widths import FIXED_WIDTH
 from localspec.llama.sequence import LlamaContext, LlamaSequence
@@ -47,6 +48,7 @@ from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
 from localspec.models.fit import PlaceUse
 from localspec.models.gguf import read_model
+from localspec.models.mmproj import model_that_takes
 from localspec.options import LoadOptions
 from localspec.resources import Usage
 from localspec.storage.files import size_text
@@ -85,7 +87,6 @@ class Runtime:
         drafting: what it can draft with.
         costs: of the pair's passes; also of a draft model that was left out. None if unknown.
         target: the target's first sequence.
-        path: the target's file.
         held: the memory that it holds.
     """
 
@@ -93,7 +94,6 @@ class Runtime:
     drafting: Drafting
     costs: PairCosts | None
     target: LlamaSequence
-    path: Path
     held: Held = field(default_factory=Held)
 
     def policy(self, mode: str, slot: int) -> Policy:
@@ -104,7 +104,7 @@ class Runtime:
         """Write what is evaluated, see `Loaded`."""
         extra = {"remembered": [[each.text, each.tokens] for each in remembered]}
         try:
-            size_bytes = save_state(self.target, directory, file_identity(self.path), extra)
+            size_bytes = save_state(self.target, directory, identity_of(self.target), extra)
         except StateUnfitError as error:
             raise StateLeftError(str(error)) from error
         return StateSaved(str(directory), self.target.n_cached, size_bytes)
@@ -112,7 +112,7 @@ class Runtime:
     def restore(self, directory: Path) -> tuple[int, tuple[Segment, ...]]:
         """Put back what was evaluated, see `Loaded`."""
         try:
-            extra = restore_state(self.target, directory, file_identity(self.path))
+            extra = restore_state(self.target, directory, identity_of(self.target))
         except StateUnfitError as error:
             raise StateLeftError(str(error)) from error
         try:
@@ -120,6 +120,12 @@ class Runtime:
         except (KeyError, msgspec.ValidationError):
             self.target.truncate(0)
             raise StateLeftError("it is damaged") from None
+
+
+def identity_of(target: LlamaSequence) -> str:
+    """Return what tells apart what models evaluated: of the same pictures, another encoder makes something else."""
+    identity, encoder = file_identity(target.model.path), target.encoder
+    return identity if encoder is None else f"{identity} {file_identity(encoder.path)}"
 
 
 def segments_of(remembered: object) -> tuple[Segment, ...]:
@@ -177,6 +183,7 @@ class _Loading:
     notes: list[str]
     start_s: float = field(default_factory=time.perf_counter)
     models: list[LlamaModel] = field(default_factory=list)
+    encoder: Encoder | None = None
 
     def close(self) -> None:
         """Free the weights and every context, and give their memory back to the system."""
@@ -189,6 +196,7 @@ class _Loading:
         plan = self.plan
         mtp = plan.heads is not None and plan.heads.is_mtp
         target = self._model(plan.target, plan.options, mtp=mtp)
+        self._load_encoder(target)
         options = self._trained_for(target, plan.options)
         if parallel == 1:
             branches = self._branches(target)
@@ -200,6 +208,7 @@ class _Loading:
                 max(options.max_rows, FIXED_WIDTH if plan.exact and target.on_gpu else 1),
                 branches=branches,
                 pass_s=self._pass_s,
+                encoder=self.encoder,
             )
             most_removed = targets.native.most_removed
         else:
@@ -216,9 +225,15 @@ class _Loading:
                 draft_model = None
             fixed = fixed if parallel == 1 else 0  # passes of several have tokens of each
             rows = max(1, safe, fixed)
-            sharing, pass_s = not plan.exact, self._pass_s
             targets = LlamaSequences(
-                target, self.cancel, options, parallel, rows, sharing=sharing, pass_s=pass_s
+                target,
+                self.cancel,
+                options,
+                parallel,
+                rows,
+                sharing=not plan.exact,
+                pass_s=self._pass_s,
+                encoder=self.encoder,
             )
             most_removed = targets.native.most_removed
         if fixed:
@@ -238,7 +253,21 @@ class _Loading:
         # Several sequences were not planned.
         self.notes += unforeseen(plan.uses if parallel == 1 else (), taken)
         runtime = self._assembled(targets, draft_models, costs, longest, parallel, observe)
-        return replace(runtime, held=held_of(taken, plan, on_gpu=target.on_gpu))
+        encoders = {} if self.encoder is None else self.encoder.allocated
+        held = Held({name: each.total_bytes for name, each in encoders.items()})
+        return replace(runtime, held=held + held_of(taken, plan, on_gpu=target.on_gpu))
+
+    def _load_encoder(self, target: LlamaModel) -> None:
+        path = self.plan.mmproj
+        if path is None:
+            return
+        try:
+            name = file_identity(path)
+            self.encoder = Encoder(target, path, self.plan.options, self.cancel, name)
+        except ModelLoadError as error:
+            if self.plan.needs_encoder:
+                raise
+            self.notes.append(f"{TEXT_ONLY}: {error}")
 
     @property
     def _pass_s(self) -> float | None:
@@ -288,11 +317,13 @@ class _Loading:
             close=self.close,
             grammar=Grammars(vocabulary),
             fim=vocabulary.fim(),
+            media=self.encoder,
+            model_for=self._model_for,
         )
         known = plan.left_out or costs
         prefixes = None
         if self.keep and not plan.exact:
-            identity = file_identity(plan.target)
+            identity = identity_of(targets.views[0])
             prefixes = KeptPrefixes(data_dir() / "prefixes", targets.views, identity)
         assistant = Assistant(
             models,
@@ -303,7 +334,11 @@ class _Loading:
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),
             prefixes=prefixes,
         )
-        return Runtime(assistant, drafting, known, targets.views[0], plan.target)
+        return Runtime(assistant, drafting, known, targets.views[0])
+
+    def _model_for(self, kind: Literal["image", "audio"]) -> str | None:
+        """Return what takes pictures, or sounds, where this target does not: itself, loaded otherwise, or another model."""
+        return self.plan.takes.get(kind) or model_that_takes(kind)
 
     def _taken(
         self, targets: LlamaSequences, draft_models: "LlamaSequences | DraftHeads | None"

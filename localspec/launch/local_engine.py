@@ -33,6 +33,8 @@ ANSWER_TOKENS = 2048
 """Tokens of an answer without a limit."""
 _AROUND = 256
 """What a template adds, at most, as far as was seen."""
+_MEDIUM_TOKENS = 1024
+"""What a picture takes, or a sound, mostly; how many it does is known once the model is loaded."""
 _TOOLS_TOKENS = 4096
 """Descriptions of tools and what they return."""
 _CHARS_PER_TOKEN = 3
@@ -173,10 +175,11 @@ def local_engine(
         return opened(plan or planned())
     request = first.request()
     max_tokens = request.options.max_tokens
-    engine = opened(planned(guessed_context(first.text, max_tokens, tools=load.keep)))
+    media = _MEDIUM_TOKENS * sum(len(each.media) for each in request.messages)
+    engine = opened(planned(media + guessed_context(first.text, max_tokens, tools=load.keep)))
     n_ctx, most = engine.n_ctx
     fixed = load.options.load.n_ctx is not None or n_ctx >= most
-    if fixed or not may_need_more(first.text, max_tokens, n_ctx):
+    if fixed or not (media or may_need_more(first.text, max_tokens, n_ctx)):
         return engine
     tokens = engine.prompt_length(request)
     needed = tokens + (max_tokens or ANSWER_TOKENS)

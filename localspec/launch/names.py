@@ -32,8 +32,23 @@ def with_full_names(request: LaunchOptions) -> LaunchOptions:
     target, draft_model = named_models(request, registry)
     full = None if draft_model is None else _full(draft_model, registry)
     lora = request.draft_lora and str(Path(request.draft_lora).expanduser().resolve())
-    target = _full(target, registry)
-    return replace(request, pair=None, target=target, draft_model=full, draft_lora=lora)
+    mmproj = request.mmproj
+    if mmproj is not None and not request.reads_text_only:
+        mmproj = str(Path(mmproj).expanduser().resolve())
+    return replace(
+        request,
+        pair=None,
+        target=_full(target, registry),
+        draft_model=full,
+        draft_lora=lora,
+        mmproj=mmproj,
+    )
+
+
+def without_files(request: LaunchOptions) -> LaunchOptions:
+    """Return a request for another target: what was named beside this one is not for that."""
+    mmproj = request.mmproj if request.reads_text_only else None
+    return replace(request, draft_model=None, draft_lora=None, mmproj=mmproj)
 
 
 def name_of(load: LaunchOptions) -> str:
@@ -47,7 +62,7 @@ def named(load: LaunchOptions, name: str) -> LaunchOptions:
         return replace(load, pair=None, target=name)
     chosen = load_registry().chosen(name)
     pair, target = chosen.get("pair"), chosen.get("target")
-    return replace(load, pair=pair, target=target, draft_model=None, draft_lora=None)
+    return replace(without_files(load), pair=pair, target=target)
 
 
 def with_names(load: LaunchOptions) -> LaunchOptions:

@@ -10,9 +10,9 @@ from localspec.decoding.costs import DOUBT, WORTH_TRYING, PairCosts, draft_model
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
 from localspec.engine.protocol import Held
-from localspec.errors import ModelFileError, PairMismatch, UsageError
+from localspec.errors import ModelFileError, ModelLoadError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
-from localspec.launch.fit import PairToFit, context_with_room, require_room
+from localspec.launch.fit import PairToFit, context_with_room, plan_fit, require_room
 from localspec.launch.names import named_models
 from localspec.llama.devices import offloads
 from localspec.models.architectures import (
@@ -28,15 +28,18 @@ from localspec.models.architectures import (
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
-from localspec.models.memory import USUAL_N_CTX, model_shape
+from localspec.models.memory import USUAL_N_CTX, encoder_bytes, model_shape
+from localspec.models.mmproj import mmproj_of, takes, why_no_mmproj
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
-from localspec.storage.paths import data_dir
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir, shown
 
 _RPC = "localspec.llama.rpc"
+TEXT_ONLY = "the target reads text only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,9 @@ class LoadPlan:
         left_out: costs of a pair whose draft model or heads are not loaded, since they never pay.
         heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
         corrections: what the headers of files should say instead, by keys.
+        mmproj: file of the target's encoders of pictures and sounds; None for text only.
+        needs_encoder: whether the user named that file.
+        takes: how the target could be loaded so that it takes them, by the kind; empty where it could not, or is.
     """
 
     target: Path
@@ -76,6 +82,9 @@ class LoadPlan:
     left_out: PairCosts | None = None
     heads: Heads | None = None
     corrections: Mapping[Path, Mapping[str, int]] = field(default_factory=dict)
+    mmproj: Path | None = None
+    needs_encoder: bool = False
+    takes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needs_heads(self) -> bool:
@@ -150,14 +159,17 @@ def make_plan(
             f"a model of this machine is needed here, and server is set to {request.server}: set LOCALSPEC_SERVER=off"
         )
     modes = draft_modes(request)
-    files, names, notes = _files(request, modes, on_download)
+    target, files, names, notes = _files(request, modes, on_download)
     headers = _headers(files, names)
+    encoder = encoder_of(request, target, headers[0])
     headers, heads, about = _heads(request, headers, modes)
-    notes = [*([] if heads is not None and heads.is_mtp else notes), *about]
+    notes = [*([] if heads is not None and heads.is_mtp else notes), *about, *encoder.notes]
     shared_vocab, across = _shared_vocab(headers, named=request.draft_model is not None)
     draft_model = files[1] if len(headers) > 1 else None
     adapter = _adapter(request, headers)
-    options = _options(request, headers, heads, modes, parallel, roomy=roomy, least_ctx=least_ctx)
+    options = _options(
+        request, headers, heads, modes, parallel, encoder.size, roomy=roomy, least_ctx=least_ctx
+    )
     plan = LoadPlan(
         files[0],
         draft_model,
@@ -172,23 +184,27 @@ def make_plan(
         draft_lora=None if adapter is None else adapter[0],
         heads=heads,
         corrections=dict(zip(files, map(corrections, headers), strict=False)),
+        mmproj=encoder.path,
+        needs_encoder=request.mmproj is not None,
+        takes=encoder.takes,
     )
     shrinks = request.load.n_ctx is None
     if others is not None and plan.fit:
         sure = plan if _never_pays(plan, parallel) is None else plan.undrafted()
-        pair = _to_fit(sure, headers, adapter and adapter[1], shrinks=shrinks)
+        pair = _to_fit(sure, headers, adapter and adapter[1], encoder.size, shrinks=shrinks)
         require_room(pair, others, parallel or 1)
-    fitted = _fitted(plan, headers, adapter and adapter[1], shrinks=shrinks)
+    fitted = _fitted(plan, headers, adapter and adapter[1], encoder.size, shrinks=shrinks)
     left_out = _never_pays(fitted, parallel)
     if left_out is None:
         return fitted
-    return _fitted(replace(plan.undrafted(), left_out=left_out), headers[:1], shrinks=shrinks)
+    undrafted = replace(plan.undrafted(), left_out=left_out)
+    return _fitted(undrafted, headers[:1], None, encoder.size, shrinks=shrinks)
 
 
 def _files(
     request: LaunchOptions, modes: Sequence[DraftMode], on_download: Callable[[Progress], None]
-) -> tuple[list[Path], dict[Path, str], list[str]]:
-    """Return the files of the target and of the draft model, if there is one, their names, and notes about them."""
+) -> tuple[ModelEntry | Path, list[Path], dict[Path, str], list[str]]:
+    """Return the target, its file and that of the draft model, if there is one, their names, and notes about them."""
     registry = load_registry()
     references = _references(request, modes, registry)
     models = [look_up(each, registry, offline=request.offline) for each in references]
@@ -219,7 +235,63 @@ def _files(
         from localspec.models.pull import fetch  # noqa: PLC0415
 
         stored = fetch(models, offline=request.offline, progress=on_download)
-    return stored, dict(zip(stored, references, strict=True)), notes
+    return models[0], stored, dict(zip(stored, references, strict=True)), notes
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderPlan:
+    """The encoders of pictures and sounds that a target is loaded with.
+
+    Args:
+        path: their file; None for text only.
+        size: what they take, in bytes.
+        notes: why there are none, a sentence each.
+        takes: as in `LoadPlan`.
+    """
+
+    path: Path | None = None
+    size: int = 0
+    notes: tuple[str, ...] = ()
+    takes: Mapping[str, str] = field(default_factory=dict)
+
+
+def _encoder_bytes(path: Path, target: GgufHeader) -> int:
+    """Return what the encoders of a file take; raises PairMismatch where they are of another target."""
+    mmproj = read_header(path)
+    reason = why_no_mmproj(target, mmproj)
+    if reason is not None:
+        raise PairMismatch(f"{shown(path)} {reason}: give its own file with --mmproj, or off")
+    return encoder_bytes(mmproj)
+
+
+def encoder_of(
+    request: LaunchOptions, target: ModelEntry | Path, header: GgufHeader
+) -> EncoderPlan:
+    """Return the encoders that a target is loaded with: those of the file that the user named, or of its own.
+
+    Raises:
+        ModelFileError: the named file is no sound GGUF.
+        PairMismatch: it has no encoders for this target.
+    """
+    named = None if request.reads_text_only or request.mmproj is None else request.mmproj
+    path = mmproj_of(target) if named is None else Path(named).expanduser()
+    if path is None or request.reads_text_only:
+        name = target.name if isinstance(target, ModelEntry) else header.name
+        how = f"{name} without --mmproj off" if path else f"{name} after `localspec pull {name}`"
+        return EncoderPlan(takes=dict.fromkeys(takes(target), how))
+    if named is not None:
+        return EncoderPlan(path, _encoder_bytes(path, header))
+    try:
+        size = _encoder_bytes(path, header)
+    except (ModelFileError, PairMismatch) as error:
+        return EncoderPlan(notes=(f"{TEXT_ONLY}: {error}",))
+    try:
+        if request.fit:
+            plan_fit(header, None, request.target_load, encoder_bytes=size)
+    except ModelLoadError:
+        why = f"free memory does not hold its encoders of {size_text(size)} as well"
+        return EncoderPlan(notes=(f"{TEXT_ONLY}: {why}",))
+    return EncoderPlan(path, size)
 
 
 def _references(
@@ -254,6 +326,7 @@ def _options(
     heads: Heads | None,
     modes: Sequence[DraftMode],
     parallel: int | None,
+    encoder_size: int,
     *,
     roomy: bool,
     least_ctx: int,
@@ -264,7 +337,7 @@ def _options(
     if roomy and request.fit and options.n_ctx is None:
         small = headers[1] if len(headers) > 1 else None
         draft_options = request.draft_load(options)
-        n_ctx = context_with_room(headers[0], small, options, draft_options, heads)
+        n_ctx = context_with_room(headers[0], small, options, draft_options, heads, encoder_size)
         options = replace(options, n_ctx=n_ctx)
     if options.n_ctx is None and least_ctx > USUAL_N_CTX:
         shape = model_shape(headers[0])
@@ -408,14 +481,15 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
 def _fitted(
     plan: LoadPlan,
     headers: Sequence[GgufHeader],
-    adapter: GgufHeader | None = None,
+    adapter: GgufHeader | None,
+    encoder_size: int,
     *,
-    shrinks: bool = False,
+    shrinks: bool,
 ) -> LoadPlan:
     """Return the plan, less what the memory that is free does not hold; as it is where that is not to be looked at."""
     if not plan.fit:
         return plan
-    pair = _to_fit(plan, headers, adapter, shrinks=shrinks)
+    pair = _to_fit(plan, headers, adapter, encoder_size, shrinks=shrinks)
     fit = pair.plan()
     if fit is None:
         return plan
@@ -440,7 +514,12 @@ def _fitted(
 
 
 def _to_fit(
-    plan: LoadPlan, headers: Sequence[GgufHeader], adapter: GgufHeader | None, *, shrinks: bool
+    plan: LoadPlan,
+    headers: Sequence[GgufHeader],
+    adapter: GgufHeader | None,
+    encoder_size: int,
+    *,
+    shrinks: bool,
 ) -> PairToFit:
     """Return what is to be loaded of a plan."""
     drafts = len(headers) > 1 and plan.draft_model is not None
@@ -452,6 +531,7 @@ def _to_fit(
         plan.heads,
         adapter if drafts else None,
         shrinks,
+        encoder_size,
     )
 
 

@@ -75,6 +75,7 @@ class ModelLoad:
         gpus: names of the GPUs that its layers may go to, in llama.cpp's order.
         heads: in place of a draft model, whether they are heads of the target.
         follows: whether these are layers of the target's file, its last ones, which are where those are.
+        encoder_bytes: of its encoders of pictures and sounds, which are on the first of its GPUs, if it has layers there.
     """
 
     shape: ModelShape
@@ -82,6 +83,7 @@ class ModelLoad:
     gpus: tuple[str, ...] = ()
     heads: bool = False
     follows: bool = False
+    encoder_bytes: int = 0
 
     @property
     def n_ctx(self) -> int:
@@ -117,6 +119,7 @@ class ModelLoad:
         usages = [ram, *([Usage()] * len(names))]
         for number, usage in zip(numbers, on_gpus, strict=True):
             usages[1 + number] = usage
+        usages[1 + numbers[0] if layers else 0] += Usage(weights_bytes=self.encoder_bytes)
         return usages
 
     def layer_counts(self) -> list[int]:
@@ -343,6 +346,8 @@ def _refusal(target: ModelLoad, had_draft_model: bool, machine: Machine) -> str:
     packed = (target.with_context(target.n_ctx, kv_type=kind) for kind in narrower)
     widest = next((load for load in packed if _place(load, None, machine)), None)
     remedies += [f"--kv-type {widest.options.kv_type}"] if widest else []
+    if target.encoder_bytes and _place(replace(target, encoder_bytes=0), None, machine):
+        remedies.append("--mmproj off")
     advice = f"try {' or '.join(remedies)}" if remedies else "choose a smaller model"
     what = "without its draft model" if had_draft_model else f"at a context of {target.n_ctx}"
     return (

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +27,7 @@ _EXPERTS = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
 _ATTENTION = ("attn_k.", "attn_kv_a", "attn_q.")
 _RECURRENT = ("ssm_", "shortconv")
 _MOST_LAYERS = 4096
+_MOST_SIDE = 1 << 16  # of a picture, or a width of its encoder
 _MOST = 1 << 32  # of any one number: beyond it a header is nonsense, not large
 
 
@@ -132,6 +134,41 @@ def model_shape(
         output_bytes=output_bytes,
         tied=not any(t.name == "output.weight" for t in outside),
     )
+
+
+_SIDES = {
+    **dict.fromkeys(("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "glm4v"), 92),
+    **dict.fromkeys(("gemma4v", "gemma4uv"), 48),
+    **dict.fromkeys(("pixtral", "kimivl", "lfm2"), 32),
+    "phi4": 16,
+}
+"""Patches of a side of the picture that scratch is reserved for, by projector; of others, it is the file's size of pictures."""
+_PIXEL_BYTES = 18
+"""Three floats, and as many of half the size where they are cut into patches."""
+_SOUND_TOKENS = 1500
+
+
+def encoder_bytes(mmproj: GgufHeader) -> int:
+    """Return what the encoders of a file take: weights, and scratch for a usual picture, and half a minute of sound.
+
+    The scratch was read off what mtmd allocates for made files of usual widths, as `warmup` in `clip.cpp` reserves it.
+    """
+    needed = _total(mmproj.tensors)
+    for sense in ("vision", "audio"):
+        number = partial(_encoder_number, mmproj, sense)
+        width, ff = number("embedding_length"), number("feed_forward_length")
+        kind = mmproj.text(f"clip.{sense}.projector_type") or mmproj.text("clip.projector_type")
+        patch = max(1, number("patch_size"))
+        side = _SIDES.get(kind or "") or number("image_size") // patch
+        tokens, rows = (side**2, 2) if sense == "vision" else (_SOUND_TOKENS, 3)
+        pixels = (side * patch) ** 2 if width else 0
+        needed += max(4 * tokens * (ff + rows * width), _PIXEL_BYTES * pixels)
+    return needed
+
+
+def _encoder_number(mmproj: GgufHeader, sense: str, key: str) -> int:
+    number = mmproj.number(f"clip.{sense}.{key}") or 0
+    return number if 0 < number <= _MOST_SIDE else 0
 
 
 def target_rows_bytes(target: ModelShape, heads: Heads) -> int:

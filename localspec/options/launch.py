@@ -25,6 +25,7 @@ class LaunchOptions:
         fit: Reduce GPU layers, drafting or context to fit in free memory, or refuse to load; --no-fit loads anyway.
         further: more modes that the pair has to be ready for, as a comparison needs them.
         draft_lora: LoRA adapter for the draft model: a GGUF file.
+        mmproj: File with the encoders of images and sounds, a GGUF, or off for text only. Default: the model's own.
         workers: Also use the devices of these workers, other machines that run `localspec worker`.
         draft_devices: Devices for the draft model, as with --device. Default: the target's.
         server: Answer with the model of this OpenAI-compatible server instead: vLLM, SGLang, llama-server, LM Studio, localspec serve. Default: off.
@@ -52,6 +53,7 @@ class LaunchOptions:
     fit: bool = option(True, "device")
     further: tuple[str, ...] = option(())
     draft_lora: str | None = option(None, "models", "FILE")
+    mmproj: str | None = option(None, "models", "FILE|off")
     workers: tuple[str, ...] = option((), "device", "HOST:PORT,...", commas=True)
     draft_devices: tuple[str, ...] = option(
         (), "device", "NAME,…", name="draft_device", commas=True
@@ -62,6 +64,11 @@ class LaunchOptions:
 
     server: str | None = option(None, "server", "URL", unset="off")
     server_key_file: str | None = option(None, "server", "FILE")
+
+    @property
+    def reads_text_only(self) -> bool:
+        """Whether no encoder is loaded, whatever there is."""
+        return self.mmproj == "off"
 
     @property
     def target_load(self) -> LoadOptions:

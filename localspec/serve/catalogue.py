@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.errors import LocalspecError
-from localspec.launch.names import named_models
+from localspec.launch.names import named_models, without_files
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.mmproj import mmproj_of, takes
@@ -178,7 +178,7 @@ def _launch(
     name: str, like: LaunchOptions, registry: Registry, store: Store
 ) -> tuple[str, LaunchOptions] | None:
     """Return the usual name of a model that is on the disk, and what loads it, as another one is; None without one."""
-    bare = replace(like, pair=None, target=None, draft_model=None, draft_lora=None, offline=True)
+    bare = replace(without_files(like), pair=None, target=None, offline=True)
     imported = IMPORTS.load(store.root).get(name)
     if imported is not None:
         return (name, replace(bare, target=name)) if _answers(imported) else None

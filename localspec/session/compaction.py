@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from localspec.history.records import StoredMessage
+from localspec.messages import Message
 from localspec.options import ReplyOptions
 
 REQUEST = (
     "Summarise our conversation so far, so that it can go on without the messages above. Keep what I asked for and what we "
     "decided, names, numbers, paths and code that are still needed, and what is still open. Write only the summary."
 )
+_OF_MEDIA = "Describe what is still needed of pictures and sounds, which are left out as well."
 COMMAND = "/compact"
 """What a request for a summary is shown as: its words are not the user's."""
 _KEY = "compact"
@@ -22,11 +24,19 @@ NEARLY_FULL = 0.8
 """Share of the context from which on a summary is offered."""
 _SUMMARY_SHARE, _LEAST_TOKENS, _USUAL_TOKENS = 8, 64, 1024
 _RECENT_SHARE = 0.25
+_MEDIUM_CHARS = 2000
+"""A picture is as long as so many characters, or a sound."""
 
 
 def figures_of(recent: int | None) -> str:
     """Return what the history keeps with a request; `recent` is the first message that stays as it is."""
     return json.dumps({_KEY: recent})
+
+
+def request_for(context: Sequence[StoredMessage]) -> Message:
+    """Return what asks for a summary of what a model reads."""
+    media = any(each.message.media for each in context)
+    return Message.user(f"{REQUEST} {_OF_MEDIA}" if media else REQUEST)
 
 
 def is_request(message: StoredMessage) -> bool:
@@ -66,7 +76,7 @@ def recent_from(context: Sequence[StoredMessage]) -> int | None:
 
     None where there are none. The first question never stays.
     """
-    sizes = [len(each.message.text) for each in context]
+    sizes = [len(each.message.text) + _MEDIUM_CHARS * len(each.message.media) for each in context]
     questions = [
         at
         for at, each in enumerate(context)

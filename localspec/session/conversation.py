@@ -19,12 +19,12 @@ from localspec.messages import Message, with_results
 from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (
     COMMAND,
-    REQUEST,
     branched,
     context_of,
     figures_of,
     is_request,
     recent_from,
+    request_for,
     summary_at,
 )
 
@@ -199,7 +199,8 @@ class SavedConversation:
             raise UsageError("nothing to summarise yet: ask something first")
         is_own = unanswered and not is_request(self.messages[-1])
         text = self.take_back() if unanswered else None
-        self._add(Message.user(REQUEST), branch[-1].id, figures_of(recent_from(context_of(branch))))
+        context = context_of(branch)
+        self._add(request_for(context), branch[-1].id, figures_of(recent_from(context)))
         return text if is_own else None
 
     @property

@@ -145,7 +145,7 @@ def test_every_turn_begins_with_all_ids_of_the_turns_before(
 
 def with_senses(media: ToyEncoder | None, **names: str) -> Assistant:
     speaker = assistant("yes")
-    speaker.models = replace(speaker.models, media=media, with_senses=names)
+    speaker.models = replace(speaker.models, media=media, model_for=names.get)
     return speaker
 
 

@@ -186,7 +186,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         close=lambda: None,
         fim=document.get("fim", {}),
         media=ToyEncoder(sees, hears) if sees or hears else None,
-        with_senses={"image": "seer"},
+        model_for=lambda _kind: "seer",
     )
     policies = [
         FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()

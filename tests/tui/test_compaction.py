@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from localspec.history.archive import History
-from localspec.messages import Message
+from localspec.messages import MediaPart, Message
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.session.compaction import REQUEST, context_of, options_for, recent_from
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences
 from tests.support.checks import fits
+from tests.support.media import picture_file
 from tests.tui.driving import Chat, driven
 from tests.tui.lines import said
 
@@ -57,6 +58,23 @@ def test_summary_takes_the_place_of_all_but_the_last_turns(talk: SavedConversati
     assert len(talk.messages) == 21, "the history keeps everything"
     talk.branch_off(len(talk.messages))
     assert sent(talk) == after
+
+
+def test_pictures_are_summarised_and_count_as_what_is_long(talk: SavedConversation) -> None:
+    look = MediaPart.of(picture_file(0), "photo.png")
+    talk.say(Message.user("q1", media=[look]))
+    reply(talk, "a1 " * 9)
+    hold(talk, *range(2, 10))
+    talk.say(Message.user("q10", media=[look]))
+    reply(talk, "a10")
+    hold(talk, 11)
+    talk.say_compaction()
+    asked = talk.turns(talk.messages[-1].id)
+    assert asked[1].media == (look,)
+    assert asked[-1].text.startswith(f"{REQUEST} Describe what is still needed of pictures")
+    reply(talk, "In short.")
+    talk.say(Message.user("next"))
+    assert sent(talk)[3:] == ["q11", "a11 " * 9, "next"], "what is kept is a quarter at most"
 
 
 def test_second_summary_has_the_first_and_what_was_kept(talk: SavedConversation) -> None:
