@@ -128,7 +128,8 @@ def _item_facts(item: Item) -> dict[str, object]:
 def show(name: str, program: str | None, json_: bool) -> None:
     """Show details of NAME, a model or a GGUF file.
 
-    `tools` is whether it can call tools, by its chat template. `drafts` are the known models that
+    `tools` is whether it can call tools, by its chat template; `takes` what it reads, with the
+    `mmproj` file where that is more than text. `drafts` are the known models that
     can draft for it, best first; `localspec check` judges any other.
     """
     registry = load_registry()

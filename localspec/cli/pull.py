@@ -66,8 +66,9 @@ class PullFlags:
 def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None:
     """Download each NAME, verify it, and print the paths of its files.
 
-    NAME is a model that `localspec search` lists, or user/repo:QUANT on the Hugging Face hub. Its
-    draft model or file of heads is downloaded, too, if it can make answers faster on this machine.
+    NAME is a model that `localspec search` lists, or user/repo:QUANT on the Hugging Face hub. The
+    file that lets it take images or audio (mmproj) comes with it, and its draft model or file of
+    heads if that can make answers faster on this machine.
 
     Files that you have are not downloaded again, and an interrupted download resumes. Before a
     large download, `pull` reads the file's header and says whether the model will fit in free

@@ -69,7 +69,9 @@ def wanted(names: Sequence[str], *, offline: bool = False) -> list[Wanted]:
     ]
 
 
-def _with_mmproj(models: list[ModelEntry | Path], *, offline: bool) -> list[ModelEntry | Path]:
+def _with_mmproj(
+    models: Sequence[ModelEntry | Path], *, offline: bool
+) -> Sequence[ModelEntry | Path]:
     """Return models with all that is to be known of the target's mmproj file, as far as the hub answers."""
     target, *others = models
     if offline or not isinstance(target, ModelEntry) or not target.needs_mmproj:
@@ -93,17 +95,26 @@ def fetch(
 ) -> list[Path]:
     """Return the files of models, in order, those that are missing fetched side by side.
 
-    What was learnt of a model is pinned first, so that the next try wants the same file.
+    What was learnt of a model is pinned first, so that the next try wants the same file. The mmproj file of the first one
+    is fetched with it, as far as it can be had.
 
     Raises:
         IntegrityError: a model arrived with other bytes.
         ModelUnavailable: a model cannot be had, or the disk has no room for all of them.
     """
-    store = Store(data_dir())
+    store, first = Store(data_dir()), next(iter(models), None)
+    is_new = isinstance(first, ModelEntry) and store.path_of(first) is None
+    models = _with_mmproj(models, offline=offline) if is_new else models
     entries = list(dict.fromkeys(each for each in models if isinstance(each, ModelEntry)))
     _pin_all(entries, store.root)
     paths = dict(zip(entries, obtain_together(entries, store, offline, progress), strict=True))
     _pin_all(entries, store.root)  # `rm` may have been at work meanwhile
+    mmproj = entries[0].mmproj if is_new else None
+    if mmproj is not None and mmproj.is_known and mmproj not in paths:
+        try:
+            obtain(mmproj, store, offline, progress)
+        except ModelUnavailable as error:
+            notice(f"{entries[0].name} will read text only until it is pulled again: {error}")
     return [paths[each] if isinstance(each, ModelEntry) else each for each in models]
 
 

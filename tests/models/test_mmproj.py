@@ -22,6 +22,7 @@ from localspec.models.mmproj import (
     takes,
     why_no_mmproj,
 )
+from localspec.models.pull import fetch
 from localspec.models.registry import Registry, load_registry, parse_registry
 from localspec.models.store import Store
 from tests.models.gguf_builder import Content, Tensor, build, model_file, model_values
@@ -213,6 +214,30 @@ def test_pull_fetches_both_and_rm_removes_both(machine: ToyMachine) -> None:
     removed = machine.succeed("rm", "toy").out
     assert f"freed {len(SEES) + len(target_file())} bytes" in removed
     assert machine.blobs == []
+
+
+def test_a_model_that_a_start_fetches_brings_its_mmproj_file(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(store.root))
+    monkeypatch.setenv("LOCALSPEC_MIRRORS", str(tmp_path))
+    mmproj, draft = entry_for(SEES, name="toy mmproj"), entry_for(b"draft", name="draft")
+    target = replace(entry_for(b"target", name="toy"), mmproj=mmproj)
+    for name, data in (("toy", b"target"), ("draft", b"draft")):
+        (tmp_path / f"{name}.gguf").write_bytes(data)
+    files = fetch([target, replace(draft, mmproj=entry_for(b"none", name="draft mmproj"))])
+    assert [each.read_bytes() for each in files] == [b"target", b"draft"]
+    assert "toy will read text only until it is pulled again" in capsys.readouterr().err
+    (tmp_path / "toy-mmproj.gguf").write_bytes(SEES)
+    assert (fetch([target]), mmproj_of(target)) == (files[:1], None), (
+        "it is not looked for at each start"
+    )
+    files[0].unlink()
+    fetch([target])
+    assert mmproj_of(target) == store.path_of(mmproj)
 
 
 def test_a_model_is_pulled_where_its_mmproj_cannot_be_had(machine: ToyMachine) -> None:
