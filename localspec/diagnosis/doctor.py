@@ -29,10 +29,12 @@ from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device, devices
 from localspec.llama.safe_widths import SafeWidths
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.models.entries import SHA256, shards_of
+from localspec.models.entries import SHA256, files_of
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.hub import plain_client
 from localspec.models.inventory import inventory
+from localspec.models.memory import encoder_bytes
+from localspec.models.mmproj import mmproj_of
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, sha256_of
@@ -246,7 +248,7 @@ def store(
     blobs = root / "blobs"
     stored = sorted(blobs.iterdir()) if blobs.is_dir() else []
     models = load_registry().models.values()
-    sizes = {shard.sha256: shard.size_bytes for model in models for shard in shards_of(model)}
+    sizes = {file.sha256: file.size_bytes for model in models for file in files_of(model)}
     total = 0
     for file in stored:
         problem = _problem_of_file(file, sizes.get(file.name))
@@ -304,7 +306,9 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
         return
     small = None if draft_model is None else _header(draft_model, registry, root)
     options = request.target_load
-    outlook = forecast(header, small, options, request.draft_load(options))
+    mmproj = None if request.reads_text_only else mmproj_of(look_up(target, registry, offline=True))
+    encoders = 0 if mmproj is None else encoder_bytes(read_model(mmproj))
+    outlook = forecast(header, small, options, request.draft_load(options), encoders)
     name = target if small is None else f"{target} with {draft_model}"
     yield from (Fact(name, line) for line in outlook.lines)
     yield from (Fact(name, problem, "warning") for problem in outlook.problems)
