@@ -117,7 +117,7 @@ def test_a_second_turn_evaluates_nothing_of_a_picture(opened: Opened, kind: str)
     assert second.prompt_tokens - second.cached_tokens < 30
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["tiles", "grid", "whole", "plain", "sound"])
 def test_drafts_change_no_byte(opened: Opened, kind: str) -> None:
     parts = [part(kind, number) for number in (1, 5)]
@@ -130,7 +130,7 @@ def test_drafts_change_no_byte(opened: Opened, kind: str) -> None:
         assert draft == "lookup" or sum(each.acceptance.accepted for each in drafted) > 8
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["tiles", "grid", "whole", "plain", "sound"])
 def test_several_at_once_say_what_each_says_alone(opened: Opened, kind: str) -> None:
     assistant = opened(kind, exact=True, parallel=3)
