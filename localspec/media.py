@@ -11,6 +11,10 @@ MOST_BYTES = 32 << 20
 """Of one picture or sound."""
 MOST_PIXELS = 64_000_000
 """Of one picture: more are a bomb, or a scan that an encoder would shrink to a thousandth."""
+MOST_SECONDS = 3600
+"""Of one sound."""
+_WAV_FORMS = (1, 3, 6, 7, 0xFFFE)
+"""Numbers, floats, A-law, u-law, and what is described by more."""
 _BEGINNINGS = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -149,6 +153,7 @@ def picture(data: bytes, name: str, within: tuple[int, int] | None = None) -> Pi
 
 def sound_seconds(data: bytes) -> float | None:
     """Return how long a sound is by the header of its file; None where that does not say so, as in MP3."""
+    data = _untagged(data)
     if data[:4] == b"fLaC" and len(data) >= 26:
         rate_and_count = int.from_bytes(data[18:26], "big")
         rate, count = rate_and_count >> 44, rate_and_count & (1 << 36) - 1
@@ -156,9 +161,40 @@ def sound_seconds(data: bytes) -> float | None:
     bytes_per_s, at = 0, 12
     while data[:4] == b"RIFF" and at + 8 <= len(data):
         size = int.from_bytes(data[at + 4 : at + 8], "little")
-        if data[at : at + 4] == b"fmt ":
-            bytes_per_s = int.from_bytes(data[at + 16 : at + 20], "little")
+        if data[at : at + 4] == b"fmt " and not bytes_per_s:
+            bytes_per_s = _wav_rate(data[at + 8 : at + 24])
         elif data[at : at + 4] == b"data":
             return min(size, len(data) - at - 8) / bytes_per_s if bytes_per_s else None
         at += 8 + size + size % 2
     return None
+
+
+def check_sound(data: bytes, name: str) -> None:
+    """Raise where a sound is not to be decoded: a decoder makes room for all that a header claims.
+
+    Raises:
+        UsageError: it is longer than an hour, or its header does not say how long it is.
+    """
+    seconds = sound_seconds(data)
+    if seconds is None and _untagged(data).lstrip(b"\0")[:1] != b"\xff":  # of MP3
+        raise UsageError(f"{printable_line(name)} is damaged: its header cannot be read")
+    if seconds is not None and seconds > MOST_SECONDS:
+        raise UsageError(
+            f"{printable_line(name)} lasts {seconds / 60:.0f} minutes: give a sound of {MOST_SECONDS // 60} at most"
+        )
+
+
+def _untagged(data: bytes) -> bytes:
+    """Return what is behind the tags that a file begins with, which a decoder skips."""
+    while data[:3] == b"ID3" and len(data) >= 10:
+        data = data[10 + sum(each << 7 * (3 - at) for at, each in enumerate(data[6:10])) :]
+    return data
+
+
+def _wav_rate(chunk: bytes) -> int:
+    """Return the fewest bytes that a second of a WAV file may take, by what is in its `fmt` chunk; 0 if it is compressed."""
+    if len(chunk) < 16:
+        return 0
+    fields = (0, 2), (2, 4), (4, 8), (12, 14), (14, 16)
+    form, channels, rate, frame, bits = (int.from_bytes(chunk[a:b], "little") for a, b in fields)
+    return rate * max(1, min(frame, channels * bits // 8)) if form in _WAV_FORMS else 0

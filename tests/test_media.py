@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from localspec.errors import UsageError
-from localspec.media import media_kind, picture
+from localspec.media import check_sound, media_kind, picture
 from localspec.messages import MEDIA, MediaPart, Message, TextPart, from_json, to_json
 
 
@@ -129,3 +129,38 @@ def test_kinds() -> None:
     assert media_kind(b"ID3\x04") == "audio"
     part = MediaPart.of(png(), "a.png")
     assert part.data_url == url(part.data)
+
+
+def flac(rate: int, count: int) -> bytes:
+    return b"fLaC\0\0\0\x22" + bytes(10) + (rate << 44 | count).to_bytes(8, "big") + bytes(16)
+
+
+def wav(rate: int, form: int = 1, frame: int = 2, channels: int = 1, bits: int = 16) -> bytes:
+    chunk = struct.pack("<HHIIHH", form, channels, rate, 1 << 30, frame, bits)
+    return b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0" + chunk + b"data\xff\xff\xff\xff" + bytes(8000)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (flac(1, (1 << 36) - 1), "minutes"),
+        (flac(0, 9), "header"),
+        (b"ID3\4\0\0\0\0\0\0" + flac(1, 1 << 35), "minutes"),
+        (b"ID3\4\0\0\0\0\1\0" + bytes(128) + b"OggS", "header"),
+        (b"ID3\4", "header"),
+        (wav(1), "minutes"),
+        (wav(1, frame=60_000), "minutes"),
+        (wav(1, bits=60_000), "minutes"),
+        (wav(0), "header"),
+        (wav(8000, form=2), "header"),
+        (b"RIFF\0\0\0\0WAVE", "header"),
+    ],
+)
+def test_a_sound_that_claims_to_be_long_or_says_nothing_is_not_decoded(
+    data: bytes, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        check_sound(data, "x")
+    assert "\n" not in str(raised.value)
+    for sound in (flac(16_000, 9), wav(8000), b"\xff\xfb", b"ID3\4\0\0\0\0\0\1\0\xff\xfb"):
+        check_sound(sound, "x")

@@ -102,7 +102,8 @@ def _token_size(target: Path) -> float:
     (placed,) = (t for t in read_layout(target).tensors if t.name == "token_embd.weight")
     with target.open("rb") as file:
         file.seek(placed.start)
-        blocks = np.frombuffer(file.read(34 * 10_000), [("scale", "<f2"), ("numbers", "i1", 32)])
+        data = file.read(min(placed.size_bytes, 34 * 10_000))
+    blocks = np.frombuffer(data, [("scale", "<f2"), ("numbers", "i1", 32)])
     return float((blocks["scale"][:, None].astype(float) * blocks["numbers"]).std())
 
 

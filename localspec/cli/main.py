@@ -181,13 +181,17 @@ def _help(context: click.Context, verb: str | None) -> None:
         click.echo(command.get_help(inner))
 
 
-def main() -> int:
-    """Run the command of `sys.argv`; return the exit code. Every error is one line."""
+def main(root: click.Command = localspec) -> int:
+    """Run the command of `sys.argv`; return the exit code. Every error is one line.
+
+    Args:
+        root: of all commands; a program beside this one has its own.
+    """
     debug = "--debug" in sys.argv
     if not (debug or sys.warnoptions):
         warnings.simplefilter("ignore")  # a library's advice to programmers
     try:
-        return _call()
+        return _call(root)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return error.exit_code
@@ -216,10 +220,11 @@ def _explained(error: Exception) -> tuple[str, int]:
     return f"{type(error).__name__}: {error}; this is a bug in localspec, --debug shows where", 1
 
 
-def _call() -> int:
+def _call(root: click.Command) -> int:
     stdout = sys.stdout
     try:
-        result = localspec.main(_implied() or sys.argv[1:], standalone_mode=False)
+        implied = _implied() if root is localspec else None
+        result = root.main(implied or sys.argv[1:], standalone_mode=False)
     except SystemExit:
         # Where a pipe is closed, click wraps the streams and makes it an exit with code 1.
         if sys.stdout is stdout:

@@ -27,7 +27,7 @@ from localspec.llama.devices import placed_on
 from localspec.llama.media_ids import media_ids
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import mtmd, native
-from localspec.media import picture
+from localspec.media import check_sound, picture
 from localspec.messages import MediaPart
 from localspec.options import LoadOptions
 from localspec.resources import Usage, default_threads
@@ -231,7 +231,7 @@ class Encoder:
             return int(handle)
         if self._cancel.is_set:
             raise Cancelled
-        detail = last_complaint() or "no reason given"
+        detail = _reason()
         raise ModelLoadError(f"llama.cpp cannot use {self.path} with {model.path}: {detail}")
 
     def _look(self, _node: object, ask: bool, _data: object) -> bool:
@@ -293,6 +293,7 @@ class Encoder:
             array = (ctypes.c_uint8 * len(pixels.rgb)).from_buffer_copy(pixels.rgb)
             bitmap = self._mtmd.mtmd_bitmap_init(pixels.width, pixels.height, array)
         else:
+            check_sound(part.data, part.name)
             array = (ctypes.c_uint8 * len(part.data)).from_buffer_copy(part.data)
             bitmap = self._mtmd.mtmd_helper_bitmap_init_from_buf(
                 self.handle, array, len(part.data), False
@@ -329,7 +330,7 @@ class Encoder:
         if self._stopped:
             raise Cancelled
         if failed:
-            detail = last_complaint() or "no reason given"
+            detail = _reason()
             raise PassFailed(f"llama.cpp could not encode {file.part.name}: {detail}")
         rows = self._mtmd.mtmd_get_output_embd(self.handle)
         embeddings = np.ctypeslib.as_array(rows, (chunk.tokens, self._width)).copy()
@@ -384,7 +385,7 @@ class _Chunks:
         part = lib.mtmd_input_part(bitmap=bitmap)
         parts = (ctypes.POINTER(lib.mtmd_input_part) * 1)(ctypes.pointer(part))
         if lib.mtmd_tokenize_from_parts(encoder, pointer, parts, 1, False) != 0:
-            detail = last_complaint() or "no reason given"
+            detail = _reason()
             raise UsageError(f"{name} cannot be shown to this model: {detail}")
         count = lib.mtmd_input_chunks_size(pointer)
         self.all = [self._piece(lib.mtmd_input_chunks_get(pointer, at)) for at in range(count)]
@@ -422,3 +423,8 @@ class _Chunks:
         # llama.cpp has rows before columns.
         first, second = two[:, :, (0, 2, 1, 3)].transpose(0, 2, 1)
         return np.ascontiguousarray(first), np.ascontiguousarray(second - first)
+
+
+def _reason() -> str:
+    """Return what llama.cpp last complained about, without the name of its function."""
+    return last_complaint().rpartition("error: ")[2] or "no reason given"

@@ -222,7 +222,7 @@ class _AssistantPlace(_Place):
     def _row(self, token: int, drafted: int) -> Logits:
         row = self._hidden[drafted]
         target = self._target
-        part = Part(target.number, [token], target.n_cached, 1, row[np.newaxis])
+        part = Part(target.number, [token], target.n_cached - target.skipped, 1, row[np.newaxis])
         self._native.decode([part])
         self._hidden[drafted + 1 :] = hidden_rows(self._native.handle, 1, row.size)
         return self._native.rows(1)
@@ -230,7 +230,7 @@ class _AssistantPlace(_Place):
     def blank_pass(self, width: int) -> None:  # noqa: ARG002 - nothing is to be taken in
         """Make a pass, over the target's cache as it is."""
         target, row = self._target, self._native.blank_rows(1)
-        self._native.decode([Part(target.number, [0], target.n_cached, 1, row)])
+        self._native.decode([Part(target.number, [0], target.n_cached - target.skipped, 1, row)])
 
 
 class _BlockPlace(_Place):

@@ -132,6 +132,13 @@ def why_no_draft_model(target: "GgufHeader", draft: "GgufHeader") -> str | None:
     return _why_not_followed(target, draft, held) or why_no_drafts(target)
 
 
+def why_no_layer_inputs(header: "GgufHeader") -> str | None:
+    """Return why no EAGLE-3 head can follow a target, in words that follow its name; None if nothing speaks against it."""
+    if header.architecture not in _WITH_LAYER_INPUTS:
+        return f"is {header.architecture}, in which llama.cpp has no hooks for a head: choose a model of {', '.join(sorted(_WITH_LAYER_INPUTS))}"
+    return why_no_drafts(header)
+
+
 def why_no_mtp(header: "GgufHeader", *, exact: bool = False) -> str | None:
     """Return why a target has no MTP layer to draft with, in words that follow its name; None if it has one.
 

@@ -97,6 +97,8 @@ def mmproj_for(model: str, names: Sequence[str], *, mixed: bool = False) -> str 
         names: of all files beside it, itself among them.
         mixed: whether these may be files of models that have nothing to do with each other, as in a folder of a user's.
     """
+    if _is_mmproj(model):
+        return None
     own = _base(model)
     ours = {name: _base(name) for name in names if _is_mmproj(name)}
     models = {_base(name) for name in names if is_model(name)}

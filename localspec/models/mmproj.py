@@ -5,6 +5,7 @@ text model as `projection_dim`.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import LocalspecError
@@ -42,13 +43,12 @@ def mmproj_of(model: ModelEntry | Path) -> Path | None:
 
 def beside(model: Path) -> Path | None:
     """Return the mmproj file in the folder of a model that is the model's by its name, or as the only model there."""
-    file = model.resolve()
-    try:
-        names = [each.name for each in file.parent.iterdir()]
-    except OSError:
-        return None
-    name = mmproj_for(file.name, names, mixed=True)
-    return None if name is None else file.parent / name
+    for file in dict.fromkeys((model, model.resolve())):
+        with suppress(OSError):
+            names = [each.name for each in file.parent.iterdir()]
+            if (name := mmproj_for(file.name, names, mixed=True)) is not None:
+                return file.parent / name
+    return None
 
 
 def takes(model: ModelEntry | Path) -> tuple[Medium, ...]:

@@ -75,6 +75,13 @@ class _Model(msgspec.Struct):
     owned_by: str | None = None
     max_model_len: int | None = None
     meta: _Meta | None = None
+    architecture: Any = None
+
+    def takes(self, kind: str) -> bool:
+        """Return whether it takes pictures or sounds; also where the server does not say."""
+        fields = self.architecture if isinstance(self.architecture, dict) else {}
+        kinds = fields.get("input_modalities")
+        return kind in kinds if isinstance(kinds, list) else True
 
 
 class _Models(msgspec.Struct):
@@ -190,6 +197,7 @@ class Client:
         )
         self.model = options.target or options.pair or ""
         self._kind, self._n_ctx, self._counts = "the server", 0, False
+        self._sees = self._hears = True
 
     async def open(self, progress: Callable[[Loading], None] = lambda _notice: None) -> Ready:
         """Look what the server has, waiting while it loads, and return that.
@@ -211,7 +219,17 @@ class Client:
         if _is_open(self._options.server_key_file):
             name = self._options.server_key_file
             notes.append(f"--server-key-file {name} is open to other users: run `chmod 600` on it")
-        return Ready(_name(self.model), None, "server", self._n_ctx, tuple(notes), 0.0, thinks=True)
+        return Ready(
+            _name(self.model),
+            None,
+            "server",
+            self._n_ctx,
+            tuple(notes),
+            0.0,
+            thinks=True,
+            sees=self._sees,
+            hears=self._hears,
+        )
 
     async def close(self) -> None:
         """Close all connections, which ends what is being answered."""
@@ -308,6 +326,7 @@ class Client:
             raise ModelUnavailable(f"{self._root} has no {self.model[:80]}: it has {several}")
         self.model = model.id
         self._n_ctx = (model.meta and model.meta.n_ctx) or model.max_model_len or 0
+        self._sees, self._hears = model.takes("image"), model.takes("audio")
 
     # Tokens.
 

@@ -46,8 +46,10 @@ def label(attachment: Attachment) -> str:
         seconds = sound_seconds(data)
         length = "" if seconds is None else f" · {duration_text(seconds, 1)}"
         return f"{name} · {file_size(len(data))}{length}"
-    width, height = picture_size(data, name)
-    return f"{name} · {file_size(len(data))} · {width} x {height}"
+    size = ""
+    with suppress(UsageError):  # what is in the history is listed, whatever it is
+        size = " · {} x {}".format(*picture_size(data, name))
+    return f"{name} · {file_size(len(data))}{size}"
 
 
 def attached_lines(message: Message) -> Iterator[str]:

@@ -22,7 +22,7 @@ from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
 from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
 from localspec.models.architectures import corrections
-from localspec.models.entries import HubName, ModelEntry, PairEntry, TailoredFor
+from localspec.models.entries import HeadsEntry, HubName, ModelEntry, PairEntry, TailoredFor
 from localspec.models.gguf import GgufHeader, TensorInfo, read_model
 from localspec.models.inventory import plan_removal, remove
 from localspec.models.ledger import TAILORED
@@ -377,17 +377,29 @@ def keep(job: TailoringJob, best: Tried, result: str) -> ModelEntry:
         best: the candidate; its file moves into the store.
         result: what was measured, in a line that stays with it.
     """
-    store, pair, made = Store(data_dir()), job.pair, best.candidate
-    name = f"{pair.name}-tailored"
+    made = best.candidate
+    origin = f"{made.name}, {made.recipe}, for pair {job.pair.name}: {result}"
+    return register(job.pair, best.file, "tailored", origin)
+
+
+def register(
+    pair: PairEntry, file: Path, kind: str, origin: str, heads: HeadsEntry | None = None
+) -> ModelEntry:
+    """Make a file the draft model of a pair, in place of the one before of its kind; return its entry.
+
+    Args:
+        pair: the pair, as the registry has it.
+        file: beside the store; it moves there.
+        kind: how its name ends.
+        origin: how it was made, in a line.
+        heads: what it is, where it holds heads alone.
+    """
+    store, name = Store(data_dir()), f"{pair.name}-{kind}"
     before = TAILORED.load(store.root).get(name)
-    path = store.take(best.file)
-    entry = ModelEntry(
-        name,
-        path.stat().st_size,
-        path.name,
-        origin=f"{made.name}, {made.recipe}, for pair {pair.name}: {result}",
-        tailored=TailoredFor(pair.name, pair.target, pair.draft_model or ""),
-    )
+    path = store.take(file)
+    made_for = TailoredFor(pair.name, pair.target, pair.draft_model or "")
+    size = path.stat().st_size
+    entry = ModelEntry(name, size, path.name, origin=origin, tailored=made_for, heads=heads)
     TAILORED.add(store.root, name, entry)
     if before is not None and before.sha256 != entry.sha256:
         store.remove(before)

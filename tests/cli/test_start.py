@@ -267,7 +267,7 @@ def test_a_character_that_a_stream_has_not_is_replaced(
 EXEC = """
 from localspec.__main__ import main
 from localspec.cli import main as root
-root._call = lambda: exec('raise KeyboardInterrupt')
+root._call = lambda _: exec('raise KeyboardInterrupt')
 main()
 """
 # There is no fcntl, and importing it would be a traceback.

@@ -220,7 +220,7 @@ all_params = st.builds(
 )
 
 
-@given(rows, st.lists(st.integers(0, 99), max_size=80), all_params)
+@given(rows, st.lists(st.integers(-9, 99), max_size=80), all_params)
 @examples(1500)
 def test_penalties_and_candidates_are_those_of_the_slow_reference(
     row: list[float], history: list[int], params: SamplingParams

@@ -28,6 +28,7 @@ from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy
 from localspec.decoding.round import Draft, Round, Verdict
+from localspec.decoding.speculative import speculative_round
 from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
 from localspec.storage.token_log import TokenLog
@@ -346,3 +347,14 @@ def test_what_must_follow_is_drafted_and_never_rejected(mode: str, temperature: 
         assert (forecast is not None and set(forecast.chances) == {1.0}) is certain
     drafter.begin([3, 9], GREEDY)
     assert drafter.forecast([3, 9]) is None, "without a constraint nothing is certain"
+
+
+def test_what_a_picture_is_in_a_text_is_never_drafted() -> None:
+    text = [1, 2, 3, -7, -9, 4, 5, 1, 2]
+    drafter = LookupDrafter(())
+    drafter.begin(text, GREEDY)
+    request = next(speculative_round(text, Plan(drafter, 5), GREEDY))
+    assert list(request.tokens) == [*text, 3]
+    assert request.rows == 2
+    draft = Draft((1, -2, 3), (0.5,) * 3, "x", (1.0,) * 3, ((4,), (5,), (6,)), (2, 0))
+    assert draft.until(1) == Draft((1,), (0.5,), "x", (1.0,), ((4,),), (0,))

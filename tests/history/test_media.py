@@ -259,6 +259,8 @@ def test_exports_have_the_pictures(tmp_path: Path) -> None:
         target = f"my%20trip-files/{part.sha256[:12]}.{name.rpartition('.')[2]}"
         assert f"{link}{name}]({target})" in text
     assert "+ b.txt" in text
+    odd = add(history, Message.user("Hi", media=[MediaPart("image", "odd.png", b"no picture")]))
+    assert "+ odd.png · 10 B\n" in exported(history, odd, "md")
     history.close()
 
 

@@ -78,6 +78,8 @@ def test_a_text_is_cut_and_begins_as_the_draft_model_wants_it(table: TokenMap) -
     for text, ids in texts:
         assert spelling.read(text) == ids
     assert spelling.read([1, 9]) is None, "it ends within a character"
+    pictured = spelling.read([1, -3, -8, 9, 10])
+    assert pictured == [3, 8], "a picture is nothing to a draft model"
     target = ToyTokens([b"", b"a"], {0: "<s>"}, bos=0)
     draft = ToyTokens([b"a", b"", b""], {1: "<bos>", 2: "<s>"}, bos=1)
     assert TokenMap(target, draft).spelling().read([0, 1]) == [1, 0]

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from lab.kills.pull import kill_until_done
+from lab.faults.pulls import kill_until_done
 from tests.models.loopback_hub import loopback_hub
 from tests.models.toy_machine import PATIENCE_S, ToyMachine
 
@@ -48,9 +49,9 @@ def test_a_pair_of_processes_survives_the_death_of_the_first(machine: ToyMachine
 
 
 def test_killed_at_random_moments_a_pull_loses_nothing(machine: ToyMachine) -> None:
-    data, kills = bytes(range(250)) * 20_000, 10  # lab/kills/pull.py does fifty
+    data, kills = bytes(range(250)) * 20_000, 10
     machine.hub.pause_s = 0.03  # ten seconds for all of it
     machine.offer("toy", data)
-    killed = kill_until_done(machine, "toy", kills, seed=0)
-    assert killed.sent_bytes <= 1.05 * len(data) + kills * (64 << 10)
+    sent_bytes = kill_until_done(machine, "toy", kills, Random(0))
+    assert sent_bytes <= 1.05 * len(data) + kills * (64 << 10)
     assert machine.partials == []

@@ -286,6 +286,13 @@ def test_a_file_of_a_users_own_has_what_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "mmproj.gguf").write_bytes(SEES)
     assert mmproj_of(tmp_path / "a.gguf") == tmp_path / "mmproj.gguf"
     assert takes(tmp_path / "a.gguf") == ("image",)
+    assert mmproj_of(tmp_path / "mmproj.gguf") is None
+    link = tmp_path / "links" / "b.gguf"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "a.gguf")
+    assert mmproj_of(link) == tmp_path / "mmproj.gguf"
+    (link.parent / "mmproj-b.gguf").write_bytes(SEES)
+    assert mmproj_of(link) == link.parent / "mmproj-b.gguf"
     (tmp_path / "mmproj.gguf").write_bytes(b"GGUF")
     assert takes(tmp_path / "a.gguf") == ()
 

@@ -739,3 +739,22 @@ def test_a_server_that_takes_no_pictures_says_so_in_one_line() -> None:
         with double(refused) as server, pytest.raises(LocalspecError, match=reason) as error:
             ask(server, Request(1, (MIXED,)))
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "senses"),
+    [
+        (None, (True, True)),
+        ("llama", (True, True)),
+        ({"input_modalities": ["text"]}, (False, False)),
+        ({"input_modalities": ["text", "image"]}, (True, False)),
+        ({"input_modalities": "text"}, (True, True)),
+    ],
+)
+def test_what_a_model_takes_is_known_where_the_server_lists_it(
+    architecture: object, senses: tuple[bool, bool]
+) -> None:
+    models = {"data": [{"id": "m", "architecture": architecture}]}
+    with double(FINE, v1_models=said(models)) as server:
+        ready, _ = talk(server)
+    assert (ready.sees, ready.hears) == senses

@@ -232,6 +232,16 @@ def test_a_picture_goes_on_in_run_chat_and_batch_also_after_a_kill(
     )
     succeed("batch", *to_server, "in.jsonl", cwd=tmp_path)
     assert question(4) == question(5) == [picture]
+    everything = {
+        each: each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file()
+    }
+    forms = (png()[20:60], png().hex().encode()[40:120], url(png()).encode()[60:120])
+    with_picture = {
+        path.parent.name
+        for path, content in everything.items()
+        if any(each in content for each in forms)
+    }
+    assert with_picture == {"media"}, "and neither records nor index nor rows"
     with closing(History(tmp_path / "data/history")) as history:
         (first, second), *_ = [[each for each in history.messages(1) if not each.parent]]
         assert [each.kind for each in first.message.media] == ["image", "audio"]

@@ -13,6 +13,7 @@ import pytest
 from localspec.serve import app
 from localspec.serve.http import Guard
 from tests.serve.clients import playwright
+from tests.serve.media_files import png
 from tests.serve.serving import CHAT, Served, served, user
 from tests.waiting import PATIENCE_S, until
 
@@ -177,6 +178,36 @@ def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any, tmp_path: Path)
         person.see("article", "and so on", last=True)
         tab.close()
         assert until(lambda: server.under_way() == 0), "a page that is closed asks for nothing"
+
+
+@pytest.mark.slow
+def test_a_person_attaches_pictures_where_the_model_sees(tab: Any, tmp_path: Path) -> None:
+    names = [tmp_path / f"{shade}.png" for shade in (1, 2)]
+    for shade, each in enumerate(names):
+        each.write_bytes(png(shade))
+    with served({**SCRIPT, "sees": True, "fails": {"bad": ["model", 0]}}) as server:
+        person = Person(tab, server)
+        person.see("#state", "a-pair is loaded")
+        tab.locator("#files").wait_for(state="visible")
+        tab.set_input_files("#files", names)
+        tab.wait_for_function("attached.length === 2")
+        person.write("What are these?")
+        person.see("article", "Yes.", last=True)
+        assert "[1.png] [2.png] What are these?" in tab.inner_text("#log")
+        (question,) = server.request.messages
+        assert [each.data for each in question.media] == [png(0), png(1)]
+        assert question.typed == "What are these?"
+        person.rest()
+        tab.set_input_files("#files", names[:1])
+        tab.wait_for_function("attached.length === 1")
+        person.write("bad")
+        person.see("#problem", "this is a bug")
+        assert tab.input_value("#text") == "bad", "it can be sent again, the picture with it"
+        assert tab.evaluate("attached.length") == 1
+    with served(SCRIPT) as server:
+        Person(tab, server).see("#state", "a-pair is loaded")
+        assert until(lambda: tab.locator("option").count() == 1)
+        assert not tab.locator("#files").is_visible()
 
 
 @pytest.mark.slow

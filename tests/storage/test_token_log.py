@@ -68,6 +68,7 @@ def test_what_followed_is_found_by_the_four_tokens_before_it(log: TokenLog, path
     assert follows_of(log, [1, 2, 3, 4]) == [5, 6]
     assert follows_of(log, [1, 2, 3, 4], 1) == [5]
     assert log.find([2, 3, 4]) is None
+    assert log.find([1, 2, -3, 4]) is None, "of a picture nothing was said"
     assert log.find([3, 4, 5, 6]) is None, "nothing followed"
     assert follows_of(small(path), [2, 3, 4, 5]) == [6], "another process sees it"
 

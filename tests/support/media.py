@@ -90,3 +90,6 @@ def _gradient(width: int, height: int, chance: Random) -> Image.Image:
 def _colour(chance: Random) -> tuple[int, int, int]:
     red, green, blue = chance.randbytes(3)
     return red, green, blue
+
+
+PICTURES, SOUNDS = len(_SIZES), len(_SOUNDS)

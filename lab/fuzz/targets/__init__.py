@@ -2,5 +2,5 @@
 
 NAMES = (
     "registry", "config", "gguf", "split", "template", "batch", "records", "frames", "state", "telemetry", "pins",
-    "hub", "grammar", "schema",
+    "hub", "grammar", "schema", "media",
 )  # fmt: skip

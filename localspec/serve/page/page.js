@@ -7,6 +7,7 @@ const GIVE_UP_MS = 10000;
 const STATES = { loaded: "is loaded", loading: "is being loaded", unloaded: "is loaded with the next message", lost: "is lost" };
 let key = sessionStorage.getItem("key") || "";
 let messages = [];
+let attached = []; // pictures and sounds of the next message
 let running = null; // the AbortController of the answer under way
 let looking = false;
 let listed = ""; // for which state the models were listed
@@ -102,6 +103,7 @@ function arrange() {
   $("send").disabled = $("again").disabled = $("clear").disabled = running !== null;
   if (!messages.length) $("again").disabled = $("clear").disabled = true;
   $("stop").disabled = running === null;
+  $("files").hidden = $("model").selectedOptions[0]?.dataset.media !== "true";
   $("log").setAttribute("aria-busy", String(running !== null));
 }
 
@@ -163,7 +165,9 @@ async function answer() {
 
 /** Puts a question that has no answer back into the box. */
 function takeBack(article) {
-  const { content } = messages.pop();
+  const parts = [messages.pop().content].flat();
+  const content = parts.map((each) => (typeof each === "string" ? each : each.text || "")).join("");
+  attached = parts.filter((each) => each.image_url);
   article.previousElementSibling.remove();
   article.remove();
   if (!$("text").value) $("text").value = content;
@@ -181,14 +185,24 @@ function figures(event) {
   return parts.join(" · ");
 }
 
-/** Sends what is in the box. */
+/** Sends what is in the box, and the files with it. */
 function send() {
-  const content = $("text").value.trim();
-  if (running || !content) return;
-  messages.push({ role: "user", content });
-  turn("You", content);
-  $("text").value = "";
+  const text = $("text").value.trim();
+  if (running || !(text || attached.length)) return;
+  const words = text ? [{ type: "text", text }] : [];
+  messages.push({ role: "user", content: attached.length ? [...attached, ...words] : text });
+  turn("You", [...attached.map((each) => `[${each.name}]`), text].join(" "));
+  $("text").value = $("files").value = "";
+  attached = [];
   answer();
+}
+
+/** Returns a file as a part of a message. */
+async function part(file) {
+  const reader = new FileReader();
+  reader.readAsDataURL(file);
+  await new Promise((done) => reader.addEventListener("loadend", done));
+  return { type: "image_url", image_url: { url: reader.result }, name: file.name };
 }
 
 /** Lists the models; the one that was chosen stays so. */
@@ -199,9 +213,12 @@ async function list() {
   for (const each of data) {
     const state = each.status.value;
     const name = visible(state === "unloaded" ? each.id : `${each.id} (${state})`);
-    add($("model"), "option", name).value = each.id;
+    const option = add($("model"), "option", name);
+    option.value = each.id;
+    option.dataset.media = (each.capabilities || []).some((word) => word === "vision" || word === "audio");
   }
   $("model").value = data.some((each) => each.id === chosen) ? chosen : data.length ? data[0].id : "";
+  arrange();
 }
 
 /** Returns the sums of the metrics, by name and by the label that is asked for. */
@@ -276,6 +293,8 @@ $("text").addEventListener("keydown", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") stop();
 });
+$("files").addEventListener("change", async () => (attached = await Promise.all([...$("files").files].map(part))));
+$("model").addEventListener("change", arrange);
 $("stop").addEventListener("click", stop);
 $("again").addEventListener("click", () => {
   if (messages.at(-1).role === "assistant") {

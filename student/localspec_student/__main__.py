@@ -1,0 +1,103 @@
+"""`localspec-student`: the command line. Figures on stdout, progress on stderr."""
+
+import hashlib
+import shutil
+import sys
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from localspec.bench.prompts import BenchPrompt, read
+from localspec.cli import INTERRUPTED
+from localspec.cli.interrupt import cancel_on_interrupt
+from localspec.cli.main import main as run
+from localspec.cli.options import SectionedCommand, Settings, flags, option_flags, with_settings
+from localspec.cli.progress import ProgressLine
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.options import changed
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir
+from localspec.tailor.tailor import tailoring_job
+from localspec_student.recipe import MakeFlags, Recipe
+
+_LEAST_QUESTIONS, _MOST_QUESTIONS, _HELD_SHARE = 20, 5000, 10
+"""Questions of conversations to learn from; of the user's own prompts, one in so many is held out."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def student() -> None:
+    """Train a drafting head for one of your models, on this machine.
+
+    The model itself is the teacher: its answers, and what its layers compute, never leave the machine.
+    """
+
+
+@student.command(cls=SectionedCommand)
+@click.argument("name", metavar="MODEL")
+@flags(wanted=MakeFlags, recipe=Recipe)
+@option_flags("device")
+@with_settings
+def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> int:
+    """Make a head that drafts for MODEL, and let MODEL use it.
+
+    MODEL answers prompts of six kinds, many at once; a small head learns what it says next, and is measured on prompts that it
+    never saw. It replaces the head before it if it is better. Answers stay the same.
+    """
+    for package in ("torch", "gguf"):
+        if find_spec(package) is None:
+            raise UsageError(
+                f"training needs the package {package}, which is not installed: run `pip install {package}` where localspec is"
+            )
+    from localspec_student.make import Making  # noqa: PLC0415
+
+    launch = changed(settings.launch, {"draft": "off", "draft_length": None, "ctx": 1024})
+    job, own, cancel = tailoring_job(name, launch), own_prompts(wanted), CancelFlag()
+    try:
+        with ProgressLine(enabled=True, notice_s=30) as line, cancel_on_interrupt(cancel):
+            Making(job, recipe, wanted, own, cancel, line.report).make()
+    except Cancelled:
+        return INTERRUPTED
+    return 0
+
+
+@student.command()
+@click.argument("name", metavar="[MODEL]", required=False)
+def forget(name: str | None) -> int:
+    """Delete what was collected and trained, for MODEL or for all. A head in use stays: `localspec rm` removes it."""
+    folders = [*(data_dir() / "student").glob(f"{name or '*'}@*")]
+    freed = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
+    for each in folders:
+        shutil.rmtree(each)
+    click.echo(f"deleted {size_text(freed)} in {len(folders)} folders")
+    return 0
+
+
+def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
+    """Return the user's own prompts by their keys, one in ten of them held out; raises UsageError where that is too few."""
+    prompts = [] if wanted.prompts is None else read(Path(wanted.prompts))
+    if wanted.history:
+        with closing(History(data_dir() / "history")) as history:
+            questions = [each for each in history.questions(_MOST_QUESTIONS) if each.strip()]
+        if len(questions) < _LEAST_QUESTIONS:
+            raise UsageError(
+                f"history has {len(questions)} questions, and {_LEAST_QUESTIONS} are the least to learn from: leave out --history"
+            )
+        prompts += [BenchPrompt("history", each) for each in questions]
+    own = dict[str, BenchPrompt]()
+    for each in prompts:
+        digest = hashlib.sha256(each.prompt.encode()).hexdigest()[:16]
+        own["held:" * (int(digest, 16) % _HELD_SHARE == 0) + f"own:{digest}"] = each
+    return own
+
+
+def main() -> int:
+    """Run the command line; return its code."""
+    return run(student)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""The EAGLE-3 head: what it takes over from its target's file, what it computes, and its own file.
+
+Source: `src/models/eagle3.cpp` of llama.cpp, with a norm before the encoder; Li et al. 2025, arXiv:2503.01840.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+from numpy.typing import NDArray
+
+from localspec.errors import PairMismatch
+from localspec.models.architectures import why_no_layer_inputs
+from localspec.models.gguf import model_files, read_model
+
+Floats = NDArray[np.float32]
+_LAYER = "attn_norm attn_norm_2 attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down"
+_OWN = ["token_norm", "row_norm", "q", "k", "v", "o", "ffn_norm", "gate", "up", "down"]
+NAMES = {"encoder_norm": "enc.output_norm", "fc": "fc", "out_norm": "output_norm", "out": "output"}
+NAMES |= {own: f"blk.0.{name}" for own, name in zip(_OWN, _LAYER.split(), strict=True)}
+"""A head's weights, and what llama.cpp calls them."""
+Tensor = Any  # torch has types of its own, which are not needed to check ours
+Pairs = tuple[tuple[Tensor, Tensor], ...]
+"""Keys and values of each depth."""
+
+_MIXES = 0.25
+"""Of a random encoder, the share that is left beside a warm start."""
+_FIRST_LAYER, _BASE, _EPS, _BLOCK = 2, 10_000.0, 1e-5, 32
+_Q8_0 = gguf.GGMLQuantizationType.Q8_0
+
+
+class Target:
+    """A target's file, and the sizes of a head for it, which are those of one of its layers.
+
+    Args:
+        path: the first of its files.
+        name: what messages call it.
+
+    Attributes:
+        layers: whose inputs the head follows.
+        width: floats of a row.
+        n_head: heads of attention.
+        n_kv: of them, those with keys and values of their own.
+        dim: width of one.
+        rotated: how many of its channels are rotated.
+        inner: width between the matrices of the feed-forward part.
+        base: of the rotation.
+        eps: of norms.
+
+    Raises:
+        PairMismatch: no head can follow it.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.header, self._path = read_model(path), path
+        if reason := why_no_layer_inputs(self.header):
+            raise PairMismatch(f"{name} {reason}")
+        last = int(self.value("block_count") - self.value("nextn_predict_layers") - 1)
+        self.layers = min(_FIRST_LAYER, last), min(last // 2 + 1, last), last
+        self.width, self.n_head = self.value("embedding_length"), self.value("attention.head_count")
+        self.n_kv = self.value("attention.head_count_kv") or self.n_head
+        self.dim = self.value("attention.key_length") or self.width // self.n_head
+        self.rotated = self.value("rope.dimension_count") or self.dim
+        self.inner = self.value("feed_forward_length") or 4 * self.width
+        self.base = self.value("rope.freq_base") or _BASE
+        self.eps = self.value("attention.layer_norm_rms_epsilon") or _EPS
+
+    def value(self, key: str) -> Any:
+        """Return a number of the header, 0 where there is none; of one for each layer, the last."""
+        value: Any = self.header.metadata.get(f"{self.header.architecture}.{key}", 0)
+        return value[-1].item() if isinstance(value, np.ndarray) else value
+
+    @cached_property
+    def readers(self) -> list[Any]:
+        """The files, read."""
+        return [gguf.GGUFReader(file) for file in model_files(self._path)]
+
+    @cached_property
+    def embedding(self) -> Floats:
+        """The rows of all ids."""
+        return self.weights("token_embd")
+
+    def weights(self, name: str) -> Floats:
+        """Return a tensor as floats, shape (out, in) of a matrix; an empty one where there is none."""
+        every = {tensor.name: tensor for reader in self.readers for tensor in reader.tensors}
+        if (tensor := every.get(f"{name}.weight")) is None:
+            return np.zeros(0, np.float32)
+        return np.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32)
+
+
+class Head:
+    """A head: weights by the names of `NAMES`, and the function that they make up.
+
+    Args:
+        shape: the target, whose sizes it has.
+        weights: torch's tensors, on one device; all but the output matrix are trained.
+        dropout: share of activations left out; 0 when it is used.
+    """
+
+    def __init__(self, shape: Target, weights: Mapping[str, Tensor], dropout: float = 0.0) -> None:
+        self.shape, self.weights, self.dropout = shape, dict(weights), dropout
+
+    def logits(self, row: Tensor, places: Tensor | None = None) -> Tensor:
+        """Return the logits of rows, of all ids of the head or of those at some places."""
+        out = self.weights["out"]
+        return F.linear(self._norm(row, "out_norm"), out if places is None else out[places])
+
+    def unrolled(self, embedded: Tensor, rows: Tensor, depths: int) -> Iterator[Tensor]:
+        """Yield of each depth d the rows whose logits are of the token after place j + 1 + d, for j in 0 … T - 2 - d.
+
+        Args:
+            embedded: of the tokens, shape (B, T, width).
+            rows: the target's of the same tokens, shape (B, T, 3 · width).
+            depths: how many.
+        """
+        row = F.linear(self._norm(rows[:, :-1], "encoder_norm"), self.weights["fc"])
+        past: Pairs = ()
+        for depth in range(depths):
+            # What is behind the end is of no meaning, and left out below.
+            ahead = F.pad(embedded[:, 1 + depth :], (0, 0, 0, depth))
+            row, past = self._step(ahead, row, depth, past)
+            yield row[:, : rows.shape[1] - 1 - depth]
+
+    def _step(self, embedded: Tensor, row: Tensor, depth: int, past: Pairs) -> tuple[Tensor, Pairs]:
+        """Return the rows of a depth, of which that at index j stands at place j + depth, and keys and values up to it.
+
+        Args:
+            embedded: of the tokens that go in.
+            row: of the depth before, or the encoder's.
+            depth: from 0.
+            past: keys and values of the depths before.
+        """
+        weights, length = self.weights, row.shape[1]
+        both = torch.cat([self._norm(embedded, "token_norm"), self._norm(row, "row_norm")], -1)
+        places = torch.arange(length, device=row.device) + depth
+        q, k = (self._rotated(self._by_head(both, name), places) for name in ("q", "k"))
+        past = (*past, (k, self._by_head(both, "v")))
+        keys, values = (torch.cat(each, 2) for each in zip(*past, strict=True))
+        # Of the target's rows, all up to its own; of each depth of its own chain, one.
+        square = torch.ones(length, length, dtype=torch.bool, device=row.device)
+        seen = torch.cat([square.tril(), *[square.tril().triu()] * depth], -1)
+        mixed = F.scaled_dot_product_attention(q, keys, values, seen, enable_gqa=True)
+        mixed = F.dropout(mixed.transpose(1, 2).flatten(2), self.dropout)
+        row = row + F.linear(mixed, weights["o"])
+        normed = self._norm(row, "ffn_norm")
+        inner = F.silu(F.linear(normed, weights["gate"])) * F.linear(normed, weights["up"])
+        return row + F.linear(F.dropout(inner, self.dropout), weights["down"]), past
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], self.weights[name], self.shape.eps)
+
+    def _by_head(self, x: Tensor, name: str) -> Tensor:
+        return F.linear(x, self.weights[name]).unflatten(-1, (-1, self.shape.dim)).transpose(1, 2)
+
+    def _rotated(self, x: Tensor, places: Tensor) -> Tensor:
+        """Rotate neighbouring channels, ggml's NORM; x has the shape (B, heads, T, dim)."""
+        n = self.shape.rotated
+        steps = torch.arange(0, n, 2, device=x.device).float() / n
+        angles = places[:, None].float() * self.shape.base**-steps
+        turned = torch.view_as_complex(x[..., :n].unflatten(-1, (-1, 2)).contiguous())
+        turned = torch.view_as_real(turned * torch.polar(torch.ones_like(angles), angles))
+        return torch.cat([turned.flatten(-2), x[..., n:]], -1)
+
+
+def new_weights(
+    target: Target, ids: NDArray[np.int64], sample: Floats, *, warm: bool, even: bool
+) -> dict[str, Tensor]:
+    """Return the weights that training begins with.
+
+    Args:
+        target: whose last layer is the start of a warm head, as far as it has weights of its sizes: the last of the three rows
+            is its input.
+        ids: that the head can propose.
+        sample: rows of the target.
+        warm: begin there, or at random.
+        even: divide the encoder's input by each channel's size: of some targets a few are a hundred times as large as others.
+    """
+    random, width, inner = np.random.default_rng(1), target.width, target.inner
+    queries, kv = target.n_head * target.dim, target.n_kv * target.dim
+    sizes = {"fc": (width, 3 * width), "gate": (inner, width), "up": (inner, width)}
+    sizes |= {"q": (queries, 2 * width), "k": (kv, 2 * width), "v": (kv, 2 * width)}
+    sizes |= {"o": (width, queries), "down": (width, inner)}
+    floats = {name: random.normal(0, 0.02, size).astype(np.float32) for name, size in sizes.items()}
+    for name in ("token_norm", "row_norm", "ffn_norm", "out_norm"):
+        floats[name] = np.ones(width, np.float32)
+    rows = target.weights("output")
+    floats["out"] = (rows if rows.size else target.embedding)[ids]
+    channels = np.sqrt((sample**2).mean(0)) + 1e-6 if even else np.ones(3 * width, np.float32)
+    floats["encoder_norm"] = np.sqrt((channels**2).mean()) / channels if even else channels
+    if warm:
+        # All rows that are handed on are as much smaller as `scale` says: norms undo that.
+        last, scale = channels[2 * width :], float(np.median(channels[2 * width :]))
+        floats["fc"] *= _MIXES
+        floats["fc"][:, 2 * width :] += np.diag(last / scale)
+        layer = f"blk.{target.layers[-1]}."
+        for name, its in NAMES.items():
+            # The head has a second norm there, of the token. Of others than a llama, channels of two halves are rotated together.
+            skipped = {"encoder_norm", "fc", "out", "token_norm"}
+            skipped |= set() if target.header.architecture == "llama" else {"q", "k"}
+            weights = target.weights(its.replace("blk.0.", layer).removesuffix("_2"))
+            place = floats[name][:, width:] if name in {"q", "k", "v"} else floats[name]
+            if weights.shape == place.shape and name not in skipped:
+                place[:] = weights / scale if name in {"o", "down"} else weights
+    return {name: torch.from_numpy(floats[name].astype(np.float32)) for name in NAMES}
+
+
+def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
+    """Write a head's file; matrices are of 8 bits where blocks divide their rows.
+
+    Args:
+        target: whose tokenizer the file has, too.
+        state: weights and ids, as torch's tensors.
+        path: the file.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    writer = gguf.GGUFWriter(path, "eagle3")
+    keys = "context_length embedding_length target_hidden_size feed_forward_length block_count"
+    keys += " attention.head_count attention.head_count_kv attention.key_length"
+    keys += " attention.value_length rope.dimension_count"
+    numbers = [target.value("context_length"), target.width, target.width, target.inner, 1]
+    numbers += [target.n_head, target.n_kv, target.dim, target.dim, target.rotated]
+    for key, number in zip(keys.split(), numbers, strict=True):
+        writer.add_uint32(f"eagle3.{key}", number)
+    writer.add_layer_norm_rms_eps(target.eps)
+    writer.add_rope_freq_base(target.base)
+    writer.add_array("eagle3.target_layers", [*target.layers])
+    writer.add_bool("eagle3.norm_before_fc", True)
+    for name, field in target.readers[0].fields.items():
+        if name.startswith("tokenizer."):
+            inner = field.types[1] if len(field.types) > 1 else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=inner)
+    for name, its in NAMES.items():
+        weights, kind = state["weights"][name].detach().float().numpy(), None
+        if weights.ndim > 1 and weights.shape[1] % _BLOCK == 0:
+            weights, kind = gguf.quants.quantize(weights, _Q8_0), _Q8_0
+        writer.add_tensor(f"{its}.weight", weights, raw_dtype=kind)
+    writer.add_tensor("d2t", state["ids"].numpy())  # ids, not differences to their places
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())

@@ -1,0 +1,204 @@
+"""Making a head for a pair: collect, train, measure, write, register; each stage's files are replaced whole.
+
+So a run that was ended anywhere is gone on with by the same command.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import prod
+from pathlib import Path
+from statistics import mean
+from time import monotonic
+
+import click
+
+from localspec.bench.prompts import BenchPrompt, bundled, per_workload
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.display import duration_text
+from localspec.errors import LocalspecError, UsageError
+from localspec.launch.load import Runtime
+from localspec.launch.load import load as load_models
+from localspec.launch.plan import make_plan
+from localspec.models.entries import HeadsEntry
+from localspec.models.store import model_sha256
+from localspec.storage.files import free_bytes, private_directory, size_text
+from localspec.storage.locks import try_lock
+from localspec.storage.paths import data_dir
+from localspec.tailor.tailor import TailoringJob, register
+from localspec_student.collect import ROWS, TOP, Talk, Teacher, add_part, jobs, read_talks
+from localspec_student.head import Target, write_head
+from localspec_student.recipe import MakeFlags, Recipe
+from localspec_student.train import LENGTH, Figures, State, Trainer, load, measure, new_head, write
+
+_FOLDER, _SAVE_S, _PART = "student", 120.0, 32
+_HELD_TOKENS = 300  # of a prompt that is held out, with its answer
+_STATE_BYTES = 40  # of each weight: in two files, with the optimizer's two numbers
+_STEP = 6.0  # products of a weight in training, for each token and depth; a pass takes one
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A head to make.
+
+    Args:
+        job: the pair, and how to load its target.
+        recipe: how.
+        wanted: what else the user says.
+        own: the user's prompts, by their keys.
+        cancel: ends the work; the same command goes on from there.
+        draw: takes a line of progress, over the one before.
+    """
+
+    job: TailoringJob
+    recipe: Recipe
+    wanted: MakeFlags
+    own: Mapping[str, BenchPrompt]
+    cancel: CancelFlag
+    draw: Callable[[str], None]
+
+    def make(self) -> None:
+        """Make it, and let the pair draft with it if it is better than the one before.
+
+        Raises:
+            Cancelled: the flag was set.
+            LocalspecError: it cannot be made.
+            OSError: the disk takes no more.
+        """
+        pair, target = self.job.pair, Target(self.job.target, self.job.pair.target)
+        sha256 = model_sha256([self.job.target], data_dir())
+        folder = data_dir() / _FOLDER / f"{pair.name}@{sha256[:12]}"
+        private_directory(folder.parent)
+        if (lock := try_lock(folder)) is None:
+            raise LocalspecError(f"another `localspec-student` works for {pair.name}: wait for it")
+        with ExitStack() as stack:
+            stack.callback(os.close, lock)
+            for each in folder.glob(".*"):  # of a process that was killed while it wrote
+                each.unlink()
+            kept = load(folder / "head.pt") if (folder / "head.pt").exists() else None
+            base = kept if self.wanted.again else None
+            if self.wanted.again and base is None:
+                raise UsageError(f"there is no head of {pair.name} yet: leave out --again")
+            goal = self.recipe.tokens + (base["tokens"] if base else 0)
+            ends = self._collect(target, folder, goal)
+            train, held, tokens = list[Talk](), list[Talk](), 0
+            for talk in read_talks(folder):
+                (held if talk.is_held_out else train if tokens < goal else []).append(talk)
+                tokens += 0 if talk.is_held_out else len(talk.tokens)
+            settings = repr((self.recipe, goal, base and base["key"]))
+            key = hashlib.sha256(settings.encode()).hexdigest()[:12]
+            file = folder / f"training-{key}.pt"
+            begun = load(file) if file.exists() else base
+            begun = begun or new_head(target, self.recipe, train, ends)
+            self._train(Trainer(target, self.recipe, train, begun), file)
+            self._judge(target, folder, {**load(file), "key": key, "tokens": goal}, kept, held)
+
+    def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
+        """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
+        plan = make_plan(self.job.request, parallel=None)
+        runtime = load_models(plan, self.cancel, parallel=None)
+        with closing(runtime.assistant):
+            teacher, old = Teacher(runtime, target, self.cancel), [*read_talks(folder)]
+            done = sum(len(each.tokens) for each in old if not each.is_held_out)
+            bundled_ones = enumerate(per_workload(bundled(), self.wanted.held))
+            first = {f"held:{number}": each for number, each in bundled_ones} | {**self.own}
+            known, answers = {each.key for each in old}, dict[str, list[str]]()
+            held = {key for key in first if key.startswith("held:")} - known
+            missing = max(0, goal - done) + _HELD_TOKENS * len(held)
+            self._announce(target, runtime, missing, goal)
+            part, begun_s, n_new = list[Talk](), monotonic(), 0
+            for each in old:
+                answers.setdefault(each.kind, []).append(teacher.text(each))
+            waiting = teacher.talks(jobs(first, known, answers))
+            try:
+                while done < goal or held:
+                    talk = next(waiting)
+                    part.append(talk)
+                    answers.setdefault(talk.kind, []).append(teacher.text(talk))
+                    held.discard(talk.key)
+                    n_new += len(talk.tokens)
+                    done += 0 if talk.is_held_out else len(talk.tokens)
+                    left_s = (monotonic() - begun_s) * max(0.0, missing / n_new - 1)
+                    text = f"{done:,} of {goal:,} tokens, {duration_text(left_s)} left"
+                    self.draw(f"collecting {bar(done / goal)} {text}")
+                    if len(part) == _PART:
+                        add_part(folder, part)
+                        part = []
+            finally:
+                if part:
+                    add_part(folder, part)
+            return [*runtime.target.model.vocabulary.eog]
+
+    def _announce(self, target: Target, runtime: Runtime, missing: int, goal: int) -> None:
+        """Print how long it takes, as passes and products take here, and how much disk; raises LocalspecError where that is not free."""
+        assert runtime.costs is not None, "they are measured for several"  # noqa: S101
+        costs, slots = runtime.costs.target, runtime.assistant.count
+        a_token_s = costs.of(ROWS) / ROWS
+        collecting_s = missing * (costs.of(slots) / slots + a_token_s)
+        weights = target.width * (8 * target.width + 3 * target.inner + self.recipe.ids // 3)
+        share = weights / sum(prod(each.shape) for each in target.header.tensors)
+        steps_s = _STEP * share * self.recipe.epochs * self.recipe.depths * goal * a_token_s
+        needed = missing * 6 * (target.width + TOP) + _STATE_BYTES * weights
+        click.echo(
+            f"{self.job.pair.name}: about {duration_text(collecting_s)} to collect {missing:,} tokens, {slots} answers at once, and "
+            f"{duration_text(steps_s)} to train on {goal:,}; up to {size_text(needed)} of disk. Ctrl-C stops it, and the same "
+            "command goes on"
+        )
+        if needed > (free := free_bytes(data_dir())):
+            raise LocalspecError(
+                f"it needs {size_text(needed)} of disk, and {size_text(free)} are free: make room, or give fewer --tokens"
+            )
+
+    def _train(self, trainer: Trainer, file: Path) -> None:
+        """Train to the end, saving now and then."""
+        begun_s, first, saved_s = monotonic(), trainer.step, monotonic()
+        for loss, expected in trainer.train():
+            share, now_s = trainer.step / trainer.steps, monotonic()
+            left_s = (now_s - begun_s) / (trainer.step - first) * (trainer.steps - trainer.step)
+            self.draw(
+                f"training {bar(share)} loss {loss:.3f}, {expected:.2f} tokens a round expected, {duration_text(left_s)} left"
+            )
+            if self.cancel.is_set or now_s > saved_s + _SAVE_S:
+                write(file, trainer.state)
+                saved_s = monotonic()
+            if self.cancel.is_set:
+                raise Cancelled
+        write(file, trainer.state)
+
+    def _judge(
+        self, target: Target, folder: Path, state: State, kept: State | None, held: list[Talk]
+    ) -> None:
+        """Measure a head, print what came of it, and register it if it is better than the one before."""
+        figures = measure(target, state, held)
+        before = measure(target, kept, held) if kept and kept["key"] != state["key"] else {}
+        now, then = mean_of(figures), mean_of(before)
+        click.echo(f"tokens a round with drafts of 1 to {LENGTH}, and before:")
+        for kind in sorted({kind for kind, _ in figures}):
+            cells = [figures[kind, n] for n in range(1, LENGTH + 1)]
+            old = f"{before.get((kind, LENGTH), 0.0):.2f}"
+            click.echo(f"  {kind:<12}{'  '.join(f'{each:.2f}' for each in cells)}   {old}")
+        text = f"{now:.2f} tokens a round in the mean, trained on {state['tokens']:,} tokens"
+        if now <= then:
+            click.echo(f"{text}; the head before has {then:.2f}, and stays")
+            return
+        write_head(target, state, folder / ".head.gguf")
+        day, pair = f"{datetime.now(UTC):%Y-%m-%d}", self.job.pair
+        heads = HeadsEntry(kind="eagle3", target=pair.name, source="made here", date=day)
+        origin = f"trained here for pair {pair.name}: {text}, on held-out prompts"
+        name = register(pair, folder / ".head.gguf", "student", origin, heads).name
+        write(folder / "head.pt", {key: state[key] for key in ("weights", "ids", "key", "tokens")})
+        click.echo(f"{text}; {pair.name} now drafts with {name}: `localspec rm` removes it")
+
+
+def bar(share: float, cells: int = 20) -> str:
+    """Return a share as a bar, with its figure."""
+    done = round(cells * min(1.0, share))
+    return f"[{'#' * done}{'.' * (cells - done)}] {min(1.0, share):.0%}"
+
+
+def mean_of(figures: Figures) -> float:
+    """Return the tokens a round of the longest drafts, in the mean of kinds."""
+    return mean([each for (_, length), each in figures.items() if length == LENGTH] or [0.0])

@@ -1,0 +1,59 @@
+"""Flags: how a head is trained, every choice one of its own so that each can be tried alone, and on what."""
+
+from dataclasses import dataclass
+
+from click import FloatRange, IntRange
+
+from localspec.cli.options import flag, switch
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a head is trained.
+
+    Args:
+        tokens: Tokens of conversations to train on, which the model writes. Default: 250000.
+        ids: Ids that the head can propose, the model's likeliest. Default: 24576.
+        depths: Drafted tokens that training unrolls. Default: 5.
+        epochs: How often each token is trained on. Default: 4.
+        batch: Tokens of a step. Default: 1024.
+        rate: Learning rate at its highest. Default: 0.0008.
+        decay: Weight decay. Default: 0.05.
+        dropout: Share of activations left out in training. Default: 0.1.
+        negatives: Unlikely ids that a step compares with, drawn each time; 0 takes all. Default: 4096.
+        depth_weight: Weight of each depth in the loss, relative to the one before. Default: 0.8.
+        prompt_weight: Weight of a prompt's token in the loss; one of an answer has 1. Default: 0.3.
+        warm: Begin with the model's last layer, or at random.
+        even: Even out the channels of the model's rows, or take them as they are.
+    """
+
+    tokens: int = flag("N", default=250_000, type=IntRange(1))
+    ids: int = flag("N", default=24_576, type=IntRange(1))
+    depths: int = flag("N", default=5, type=IntRange(1))
+    epochs: int = flag("N", default=4, type=IntRange(1))
+    batch: int = flag("N", default=1024, type=IntRange(1))
+    rate: float = flag("X", default=8e-4, type=FloatRange(0))
+    decay: float = flag("X", default=0.05, type=FloatRange(0))
+    dropout: float = flag("X", default=0.1, type=FloatRange(0, 0.9))
+    negatives: int = flag("N", default=4096, type=IntRange(0))
+    depth_weight: float = flag("X", default=0.8, type=FloatRange(0))
+    prompt_weight: float = flag("X", default=0.3, type=FloatRange(0))
+    warm: bool = flag("--warm/--no-warm", default=True)
+    even: bool = flag("--even/--no-even", default=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MakeFlags:
+    """On what a head is trained and measured, and what becomes of it.
+
+    Args:
+        again: Train on from the head that there is, with --tokens more.
+        history: Also train on your own questions of saved conversations.
+        prompts: Also train on prompts of this file: JSON lines with workload and prompt.
+        held: Bundled prompts of each kind to measure with, never trained on. Default: 10.
+    """
+
+    again: bool = switch()
+    history: bool = switch()
+    prompts: str | None = flag("FILE")
+    held: int = flag("N", default=10, type=IntRange(1))

@@ -1,0 +1,209 @@
+"""Training and measuring: a head learns to foretell the target's likeliest tokens, several in a row."""
+
+import io
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+
+from localspec.storage.files import write_atomic
+from localspec_student.collect import Talk
+from localspec_student.head import Floats, Head, Target, Tensor, new_weights
+from localspec_student.recipe import Recipe
+
+LENGTH = 5
+"""Drafted tokens of a round, for figures."""
+_SKIPPED = 24
+"""Tokens at the beginning of a prompt that are not learnt: mostly the same template."""
+_WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED = 30, 1.0, (0.9, 0.95), 0.01, 60
+
+ON = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+"""Where torch computes."""
+State = Mapping[str, Any]
+"""Of a head: `weights` and `ids`, and what else is noted with them."""
+Figures = dict[tuple[str, int], float]
+"""Tokens a round by the kind of text and the length of drafts."""
+
+
+def groups(talks: Sequence[Talk], batch: int) -> list[list[Talk]]:
+    """Return conversations of about the same length, about `batch` tokens together."""
+    every = list[list[Talk]]()
+    for each in sorted(talks, key=lambda talk: len(talk.tokens)):
+        if not every or (len(every[-1]) + 1) * len(each.tokens) > batch:
+            every.append([])
+        every[-1].append(each)
+    return every
+
+
+def padded(values: Sequence[Any], kind: type[Any]) -> Tensor:
+    """Return what is of several lengths as one tensor, with zeros behind the shorter ones."""
+    longest = max(map(len, values))
+    room = np.zeros((len(values), longest, *np.shape(values[0])[1:]), kind)
+    for at, each in enumerate(values):
+        room[at, : len(each)] = each
+    return torch.from_numpy(room).to(ON)
+
+
+def new_head(target: Target, recipe: Recipe, talks: list[Talk], ends: Sequence[int]) -> State:
+    """Return a head as a recipe begins with it, which proposes what the target finds likeliest, and what ends an answer."""
+    mass = np.zeros(len(target.embedding))
+    for each in talks:
+        np.add.at(mass, each.ids, np.exp(each.logs.astype(np.float32)))
+    mass[[*ends]] = np.inf
+    ids = np.sort(np.argsort(-mass, kind="stable")[: recipe.ids])
+    sample = np.concatenate([each.rows for each in talks[:_SAMPLED]]).astype(np.float32)
+    weights = new_weights(target, ids, sample, warm=recipe.warm, even=recipe.even)
+    return {"weights": weights, "ids": torch.from_numpy(ids)}
+
+
+class Trainer:
+    """Trains one head.
+
+    Args:
+        target: the teacher's file.
+        recipe: how.
+        talks: to train on.
+        before: the head to go on from; with a step, it was left in the midst.
+
+    Attributes:
+        step: how many steps are done.
+        steps: how many there are.
+    """
+
+    def __init__(self, target: Target, recipe: Recipe, talks: list[Talk], before: State) -> None:
+        self._recipe, self._ids = recipe, before["ids"]
+        weights = {name: each.detach().clone().to(ON) for name, each in before["weights"].items()}
+        self._head = Head(target, weights, recipe.dropout)
+        self._embedding = torch.from_numpy(target.embedding).to(ON)
+        self._places = torch.full((len(self._embedding),), -1, dtype=torch.int64, device=ON)
+        self._places[self._ids.to(ON)] = torch.arange(len(self._ids), device=ON)
+        self._groups = groups(talks, recipe.batch)
+        self.step, self.steps = 0, recipe.epochs * len(self._groups)
+        self._trained = [each.requires_grad_() for name, each in weights.items() if name != "out"]
+        self._optimizer = torch.optim.AdamW(self._trained, betas=_BETAS, weight_decay=recipe.decay)
+
+        if "step" in before:
+            self.step = before["step"]
+            self._optimizer.load_state_dict(before["optimizer"])
+
+    @property
+    def state(self) -> State:
+        """All that going on needs."""
+        state = {"step": self.step, "ids": self._ids, "weights": self._head.weights}
+        return {**state, "optimizer": self._optimizer.state_dict()}
+
+    def train(self) -> Iterator[tuple[float, float]]:
+        """Make the steps that are left; after each, yield its loss, and the tokens a round that its hits foretell."""
+        while self.step < self.steps:
+            epoch, at = divmod(self.step, len(self._groups))
+            self.step += 1
+            order = np.random.default_rng(epoch).permutation(len(self._groups))
+            cosine = 0.5 + 0.5 * math.cos(math.pi * self.step / self.steps)
+            for each in self._optimizer.param_groups:
+                each["lr"] = self._recipe.rate * min(self.step / _WARM_UP, max(cosine, _LAST_RATE))
+            torch.manual_seed(self.step)  # one that is made again is the same
+            loss, hits = self._loss(self._groups[order[at]])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self._trained, _CLIP)
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            yield float(loss.detach()), 1 + float(np.cumprod(hits).sum())
+
+    def _loss(self, group: Sequence[Talk]) -> tuple[Tensor, Floats]:
+        recipe = self._recipe
+        places = self._places[padded([each.ids for each in group], np.int64)]
+        logs = padded([each.logs for each in group], np.float32)
+        tokens = padded([each.tokens for each in group], np.int64)
+        weights = [np.full(len(each.tokens), recipe.prompt_weight) for each in group]
+        for each, talk in zip(weights, group, strict=True):
+            each[: min(_SKIPPED, talk.n_prompt - 1)] = 0
+            each[talk.n_prompt - 1 :] = 1
+        counts = padded(weights, np.float32)
+        chances = logs.exp() * (places >= 0)
+        compared, correction = self._compared(places[places >= 0])
+        where = torch.zeros(len(self._ids), dtype=torch.int64, device=ON)
+        where[compared] = torch.arange(len(compared), device=ON)
+        places = torch.where(places < 0, -1, where[places.clamp(min=0)])
+        rows = padded([each.rows for each in group], np.float32)
+        total, hits = torch.zeros((), device=ON), np.zeros(recipe.depths, np.float32)
+        unrolled = self._head.unrolled(F.embedding(tokens, self._embedding), rows, recipe.depths)
+        for depth, row in enumerate(unrolled):
+            kept = counts[:, 1 + depth :] > 0
+            count, wanted = counts[:, 1 + depth :][kept], places[:, 1 + depth :][kept]
+            if len(count):
+                logits = self._head.logits(row[kept], compared)
+                hits[depth] = float((logits.argmax(-1) == wanted[:, 0]).float().mean())
+                foretold = (logits + correction).log_softmax(-1).gather(1, wanted.clamp(min=0))
+                loss = -(chances[:, 1 + depth :][kept] * foretold).sum(-1)
+                total = total + recipe.depth_weight**depth * (loss * count).sum() / count.sum()
+        return total / sum(recipe.depth_weight**depth for depth in range(recipe.depths)), hits
+
+    def _compared(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ids that a step compares, as places among the head's, and what that adds to their logits.
+
+        Those that are drawn stand for all that are not: each for as many as there are to one.
+        """
+        is_wanted = torch.zeros(len(self._ids), dtype=torch.bool, device=ON)
+        is_wanted[wanted] = True
+        likely, others = is_wanted.nonzero()[:, 0], (~is_wanted).nonzero()[:, 0]
+        drawn = min(self._recipe.negatives or len(others), len(others))
+        others = others[torch.randperm(len(others), device=ON)[:drawn]]
+        correction = torch.zeros(len(likely) + drawn, device=ON)
+        if drawn:
+            correction[len(likely) :] = math.log((len(self._ids) - len(likely)) / drawn)
+        return torch.cat([likely, others]), correction
+
+
+def write(path: Path, state: State) -> None:
+    """Replace a file by a state; raises OSError where the disk does not take it."""
+    content = io.BytesIO()
+    torch.save(dict(state), content)
+    write_atomic(path, content.getvalue())
+
+
+def load(path: Path) -> State:
+    """Return the state in a file."""
+    return dict(torch.load(path, map_location="cpu", weights_only=True))
+
+
+def measure(target: Target, state: State, talks: Sequence[Talk]) -> Figures:
+    """Return the tokens a round on recorded greedy answers, by kind and by the length of drafts.
+
+    Rounds are replayed: where a draft is wrong, the recorded text goes on.
+
+    Args:
+        target: the teacher's file.
+        state: of a head.
+        talks: the conversations.
+    """
+    head = Head(target, {name: each.to(ON) for name, each in state["weights"].items()})
+    embedding = torch.from_numpy(target.embedding)
+    counts = defaultdict[tuple[str, int], list[int]](lambda: [0, 0])
+    for talk in sorted(talks, key=lambda each: each.kind):
+        tokens = F.embedding(torch.tensor([talk.tokens]), embedding).to(ON)
+        # By depth and place, whether the token after the place is foretold.
+        right = np.zeros((LENGTH, len(talk.tokens)), bool)
+        with torch.no_grad():
+            unrolled = head.unrolled(tokens, padded([talk.rows], np.float32), LENGTH)
+            for depth, row in enumerate(unrolled):
+                drafted = state["ids"][head.logits(row[0, :-1]).argmax(-1).cpu()].numpy()
+                right[depth, 1 : 1 + len(drafted)] = drafted == talk.tokens[2 + depth :]
+        for length in range(1, LENGTH + 1):
+            counts[talk.kind, length][0] += max(0, len(talk.tokens) - talk.n_prompt - 1)
+            counts[talk.kind, length][1] += _rounds(right[:length, talk.n_prompt :])
+    return {key: tokens / max(1, rounds) for key, (tokens, rounds) in counts.items()}
+
+
+def _rounds(right: Any) -> int:
+    """Return how many rounds confirm all tokens after the first, given whether each depth is right at each place."""
+    at, rounds, last = 0, 0, right.shape[1] - 1
+    while at < last:
+        chain = right[: last - at, at]
+        at += 1 + (len(chain) if chain.all() else int(chain.argmin()))
+        rounds += 1
+    return rounds

@@ -1,0 +1,88 @@
+"""What the student reads and refuses before it needs torch, and the bounds of its package."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from localspec_student import __main__ as command
+from localspec_student.prompts import made_prompt
+from localspec_student.recipe import MakeFlags
+
+from localspec.bench.prompts import bundled
+from localspec.cli.main import main
+from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.messages import Message
+
+ROOT = Path(__file__).parents[2]
+MOST_LINES = 700
+ANSWERS = {"code": ["def f(): pass"], "chat": ["It is late."], "creative": ["Once."]}
+
+
+def code_lines(path: Path) -> int:
+    """Return the lines of a module that are neither empty, comment nor docstring."""
+    text, prose = path.read_text(), set[int]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            prose |= {*range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
+    lines = enumerate(text.splitlines(), 1)
+    return sum(n not in prose and line.strip()[:1] not in {"", "#"} for n, line in lines)
+
+
+def test_the_package_is_small_and_nothing_of_localspec_needs_it() -> None:
+    assert sum(map(code_lines, (ROOT / "student").rglob("*.py"))) <= MOST_LINES
+    modules = (ROOT / "localspec").rglob("*.py")
+    assert not [each for each in modules if "localspec_student" in each.read_text()]
+
+
+def test_prompts_are_of_six_kinds_without_end_and_none_is_held_out() -> None:
+    prompts = [made_prompt(number, ANSWERS) for number in range(1200)]
+    kinds = ["code", "edit", "chat", "summarise", "extract", "creative"]
+    assert [each.workload for each in prompts[:6]] == kinds
+    texts = {each.prompt for each in prompts}
+    assert len(texts) > 700
+    assert not texts & {each.prompt for each in bundled()}
+    assert not [each for each in texts if "{" in each.replace('{"', "")]
+    assert prompts == [made_prompt(number, ANSWERS) for number in range(1200)]
+    # Before there are answers, there is nothing to change.
+    assert made_prompt(1, {}).workload == "code"
+
+
+@pytest.mark.parametrize("words", ["--tokens 0", "--depths 0", "--rate -1", "--dropout 1"])
+def test_a_recipe_refuses_what_cannot_be(words: str) -> None:
+    done = CliRunner().invoke(command.student, ["make", "smollm2-135m", *words.split()])
+    assert done.exit_code == 2
+    assert words.split(maxsplit=1)[0] in done.output
+
+
+def test_own_prompts_are_read_where_they_are_wanted_and_some_are_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    history = History(tmp_path / "history")
+    for number in range(40):
+        if number == 19:
+            with pytest.raises(UsageError, match="history has 19 questions"):
+                command.own_prompts(MakeFlags(history=True))
+        history.add_user(history.create(), None, Message.from_text("user", f"What is {number}?"))
+    history.close()
+    own = command.own_prompts(MakeFlags(history=True))
+    assert {each.workload for each in own.values()} == {"history"}
+    assert len(own) == 40
+    assert 0 < sum(key.startswith("held:") for key in own) < 20
+    assert command.own_prompts(MakeFlags()) == {}
+
+
+def test_help_needs_no_torch_and_making_says_that_it_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "--depths N" in CliRunner().invoke(command.student, ["make", "--help"]).output
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    monkeypatch.setattr("sys.argv", ["localspec-student", "make", "smollm2-135m"])
+    assert main(command.student) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.count("\n") == 1
+    assert "pip install torch" in complaint

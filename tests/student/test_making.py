@@ -1,0 +1,232 @@
+"""A head made of a small model, as llama.cpp computes it, used by its pair; nothing half made is used."""
+
+import errno
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from localspec_student import __main__ as command
+from localspec_student.recipe import MakeFlags, Recipe
+
+from localspec.bench.prompts import BenchPrompt
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.errors import LocalspecError, PairMismatch, UsageError
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.llama.heads import LlamaHeads
+from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaContext
+from localspec.models.architectures import Heads
+from localspec.models.gguf import read_header
+from localspec.models.ledger import TAILORED
+from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.tailor.tailor import tailoring_job
+from tests.tailor.tiny_llama import N_EMBD, write
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("gguf")
+from localspec_student import make as making  # noqa: E402 - needs torch
+from localspec_student.head import Head, Target, new_weights, write_head  # noqa: E402
+from localspec_student.make import Making  # noqa: E402
+
+OPTIONS = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0)
+RECIPE = Recipe(tokens=900, epochs=1, depths=2, ids=200, batch=1000)
+OWN = {f"held:own{n}": BenchPrompt("own", f"What is {n}?") for n in range(2)}
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with a pair of one small model, whose answers are short."""
+    torch.set_num_threads(1)
+    own = tmp_path / "settings"
+    own.mkdir()
+    model = write(tmp_path / "tiny.gguf")
+    (own / "models.toml").write_text(f'[pairs.tiny]\ntarget = "{model}"\n')
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(own))
+    monkeypatch.setattr("localspec_student.collect._ANSWER", 24)
+    monkeypatch.setattr("localspec_student.make.per_workload", lambda *_: [])
+    return tmp_path / "data"
+
+
+def job_of(cancel: CancelFlag | None = None, **wanted: Any) -> Making:
+    launch = LaunchOptions(draft="off", load=OPTIONS, fit=False)
+    job = tailoring_job("tiny", launch)
+    flags = MakeFlags(**wanted)
+    return Making(job, RECIPE, flags, OWN, cancel or CancelFlag(), lambda _: None)
+
+
+def student() -> str | None:
+    """Return the draft model of the pair."""
+    return load_registry().pairs["tiny"].draft_model
+
+
+def text_with(draft: str, *, exact: bool = False) -> tuple[int, ...]:
+    options = LaunchOptions(pair="tiny", draft=draft, load=OPTIONS, fit=False, exact=exact)
+    runtime = load(make_plan(options))
+    reply = ReplyOptions(SamplingParams(temperature=0.9), seed=3, max_tokens=40)
+    tokens = runtime.assistant.reply("Hello", reply).tokens
+    runtime.assistant.close()
+    return tuple(tokens)
+
+
+def test_a_head_is_made_registered_trained_on_and_forgotten(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = text_with("off", exact=True)
+    job_of().make()
+    said = capsys.readouterr().out
+    assert "tiny: about" in said
+    assert "tokens a round" in said
+    assert "tiny now drafts with tiny-student" in said
+    assert student() == "tiny-student"
+    plan = make_plan(LaunchOptions(pair="tiny", draft="auto", load=OPTIONS, fit=False))
+    assert plan.heads == Heads((1, 1, 1))
+    assert text_with("heads:3", exact=True) == before
+    # One that learns nothing from there is no better, and does not replace it.
+    lazy = replace(job_of(again=True), recipe=replace(RECIPE, rate=0.0))
+    lazy.make()
+    assert "and stays" in capsys.readouterr().out
+    again = replace(job_of(again=True), recipe=replace(RECIPE, rate=3e-3, epochs=8))
+    again.make()
+    assert "trained on 1,800 tokens; tiny now drafts" in capsys.readouterr().out
+    assert text_with("heads:3", exact=True) == before
+    assert len([*(data / "blobs").iterdir()]) == 1
+    assert "deleted" in CliRunner().invoke(command.student, ["forget", "tiny"]).output
+    assert [*(data / "student").iterdir()] == []
+    assert student() == "tiny-student"
+    with pytest.raises(UsageError, match="no head of tiny yet"):
+        job_of(again=True).make()
+
+
+def test_torch_and_llama_cpp_compute_the_same_head(tmp_path: Path) -> None:
+    target, random = Target(tmp_path / "tiny.gguf", "tiny"), np.random.default_rng(1)
+    ids, text = np.arange(0, 250, 2), random.integers(0, 256, 40).tolist()
+    sample = random.normal(size=(30, 3 * N_EMBD)).astype(np.float32)
+    weights = new_weights(target, ids, sample, warm=True, even=True)
+    state = {"weights": weights, "ids": torch.from_numpy(ids)}
+    write_head(target, state, tmp_path / "head.gguf")
+    model = LlamaModel(tmp_path / "tiny.gguf", OPTIONS)
+    head = LlamaModel(tmp_path / "head.gguf", OPTIONS, is_heads=True)
+    context = LlamaContext(model, options=OPTIONS)
+    heads = LlamaHeads(head, [context], CancelFlag(), OPTIONS, target.layers)
+    latest = heads.views[0]._target
+    context.prefill(text)
+    rows = torch.from_numpy(np.stack(latest.rows(0, len(text))))[None]
+    drafted = [*text]
+    for depth in range(4):
+        drafted.append(int(random.integers(0, 256)))
+        theirs = heads.views[0].logits(drafted, rows=1)[0, ids]
+        embedded = torch.from_numpy(target.embedding)[torch.tensor([drafted])]
+        # The last of the target's rows stands before the first token that it has not computed.
+        padded = torch.cat([rows, torch.zeros(1, depth + 1, 3 * N_EMBD)], 1)
+        unrolled = [*Head(target, weights).unrolled(embedded, padded, depth + 1)]
+        ours = Head(target, weights).logits(unrolled[depth][0, len(text) - 1]).numpy()
+        assert np.corrcoef(ours, theirs)[0, 1] > 0.999, depth
+    head.close()
+    model.close()
+
+
+def test_a_target_without_hooks_is_refused(tmp_path: Path) -> None:
+    from tests.models.gguf_builder import build  # noqa: PLC0415 - here alone
+
+    path = tmp_path / "qwen2.gguf"
+    path.write_bytes(build({"general.architecture": "qwen2"}, []))
+    with pytest.raises(PairMismatch, match=r"big is qwen2, in which llama\.cpp has no hooks"):
+        Target(path, "big")
+    assert read_header(path).architecture == "qwen2"
+
+
+def test_a_full_disk_is_said_beforehand_and_loses_nothing(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(making, "free_bytes", lambda _: 10)
+        with pytest.raises(LocalspecError, match="of disk, and 0 MB are free"):
+            job_of().make()
+    with monkeypatch.context() as patch:
+        patch.setattr(making, "write_head", lambda *_: raising())
+        with pytest.raises(OSError, match="No space left"):
+            job_of().make()
+    assert student() is None
+    collected = sorted((data / "student").rglob("talks-*"))
+    assert collected != []
+    job_of().make()
+    assert sorted((data / "student").rglob("talks-*")) == collected
+    assert student() == "tiny-student"
+
+
+def raising() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_ctrl_c_stops_and_the_next_run_goes_on(data: Path) -> None:
+    stops: list[Callable[[str], bool]] = [
+        lambda text: "collecting" in text,
+        lambda text: "training" in text,
+    ]
+    for stop in stops:
+        cancel = CancelFlag()
+        wanted = job_of(cancel)
+
+        def draw(text: str, stop: Any = stop, cancel: CancelFlag = cancel) -> None:
+            if stop(text):
+                cancel.set()
+
+        with pytest.raises(Cancelled):
+            replace(wanted, draw=draw).make()
+        assert student() is None
+    assert [*(data / "student").rglob("training-*.pt")] != []
+    job_of().make()
+    assert student() == "tiny-student"
+
+
+KILLED = """
+import sys
+from tests.student import test_making as made
+made.making.per_workload = lambda *_: []
+import localspec_student.collect as collect
+collect._ANSWER = 24
+made.torch.set_num_threads(1)
+print("ready", flush=True)
+made.job_of().make()
+"""
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.slow] if n else []) for n in range(20)]
+)
+def test_killed_at_any_moment_leaves_no_head_or_a_whole_one(seed: int, data: Path) -> None:
+    whole: set[str] = set()
+    for moment in range(2):
+        child = subprocess.Popen(
+            [sys.executable, "-c", KILLED],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": f"{Path.cwd()}:{Path.cwd() / 'student'}"},
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        time.sleep(random.Random(2 * seed + moment).random() * 2)
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        parts = {each.name for each in (data / "student").rglob("talks-*")}
+        assert whole <= parts
+        whole = parts
+        if student() is not None:
+            text_with("heads:3")
+    job_of().make()
+    assert student() == "tiny-student"
+    assert [*TAILORED.load(data)] == ["tiny-student"]
+    assert not [*(data / "student").rglob(".*")]
