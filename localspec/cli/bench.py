@@ -139,7 +139,7 @@ def bench_request(settings: Settings, measuring: BenchFlags) -> Bench:
     if most is None and compared and measuring.prompts is None:
         most = _PER_WORKLOAD_OF_A_PAIR
     # What drafts is a matter of the arms, whatever is set elsewhere.
-    launch = changed(settings.launch, {"draft": "auto", "draft_length": None, "mmproj": "off"})
+    launch = changed(settings.launch, {"draft": "auto", "draft_length": None})
     reply = settings.reply_as_set
     if reply.max_tokens is None:
         tokens = _MAX_TOKENS_OF_A_PAIR if compared else _MAX_TOKENS
