@@ -159,9 +159,7 @@ class Preview:
     def _print_forecast(self, each: Wanted) -> None:
         try:
             headers = [model_header(model) for model in each.models]
-            encoders = 0
-            if each.mmproj is not None and not self._launch.reads_text_only:
-                encoders = encoder_bytes(model_header(each.mmproj))
+            encoder = self._encoder_bytes(each)
         except ModelUnavailable:
             raise
         except LocalspecError as error:
@@ -170,8 +168,8 @@ class Preview:
         else:
             options = self._launch.load
             draft_options = self._launch.draft_load(options)
-            draft_model = (*headers[1:], None)[0]
-            expected = forecast(headers[0], draft_model, options, draft_options, encoders)
+            small = (*headers[1:], None)[0]
+            expected = forecast(headers[0], small, options, draft_options, encoder)
             (first, *rest), problems = expected.lines or ("",), [*expected.problems]
             lines = [f"{each.name} {first}", *rest] if first else []
         for line in lines:
@@ -180,6 +178,11 @@ class Preview:
             self._notify(f"warning: {problem}")
         self._problems += len(problems)
         self._waiting.remove(each)
+
+    def _encoder_bytes(self, each: Wanted) -> int:
+        if each.mmproj is None or self._launch.reads_text_only:
+            return 0
+        return encoder_bytes(model_header(each.mmproj))
 
     def _notify(self, text: str) -> None:
         notice(printable(text))
