@@ -296,7 +296,7 @@ class BatchRun:
             self._sha256(plan, plan.target),
             None if plan.draft_model is None else self._sha256(plan, plan.draft_model),
             f"llama-cpp-python {llama.version} ({', '.join(llama.backends)})",
-            None if plan.mmproj is None else self._sha256(plan, plan.mmproj),
+            None if plan.encoder.path is None else self._sha256(plan, plan.encoder.path),
         )
 
     def _receipt(

@@ -391,9 +391,12 @@ class _Chunks:
         nothing = np.empty((0, 0), np.float32)
         if lib.mtmd_input_chunk_get_type(pointer) == lib.MTMD_INPUT_CHUNK_TYPE_TEXT:
             text = lib.mtmd_input_chunk_get_tokens_text(pointer, ctypes.byref(ctypes.c_size_t()))
-            return _MediaPiece(
-                pointer, text[:tokens], tokens, tokens, MediaChunk(nothing, causal=True)
-            )
+            ids = text[:tokens]
+            if min(ids) < 0:  # where mtmd looks for a token in vain
+                raise UsageError(
+                    f"{self._name} cannot be shown to this model, which lacks tokens of the encoder: give its own with --mmproj, or off"
+                )
+            return _MediaPiece(pointer, ids, tokens, tokens, MediaChunk(nothing, causal=True))
         positions = int(lib.mtmd_input_chunk_get_n_pos(pointer))
         causal = not lib.mtmd_decode_use_non_causal(self._encoder, pointer)
         places = moves = None
