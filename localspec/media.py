@@ -139,9 +139,12 @@ def picture(data: bytes, name: str, within: tuple[int, int] | None = None) -> Pi
     picture_size(data, name)
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-            if within is not None:  # before it is turned: a JPEG is decoded small
-                image.thumbnail((max(within), max(within)))
-            upright = ImageOps.exif_transpose(image).convert("RGB")
+            if within is not None:  # a JPEG is decoded small
+                image.draft("RGB", (2 * max(within), 2 * max(within)))
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I;16"):  # else all of it would be white
+                upright = upright.point(lambda value: value * (1 / 256)).convert("L")
+            upright = upright.convert("RGB")
             if within is not None:
                 upright.thumbnail(within)
             return Picture(*upright.size, upright.tobytes())

@@ -292,16 +292,17 @@ def test_encoders_are_those_of_the_file_that_is_named_or_lies_beside(
     def planned(mmproj: str | None = None, **more: Any) -> LoadPlan:
         return make_plan(LaunchOptions(target=str(target), mmproj=mmproj, **more))
 
-    assert planned().mmproj is None
+    assert planned().encoder.path is None
     named.write_bytes(seeing)
     ready = planned(str(named))
-    assert (ready.mmproj, ready.needs_encoder) == (named, True)
+    assert (ready.encoder.path, ready.encoder.named) == (named, True)
     beside.write_bytes(hearing)
     ready = planned()
-    assert (ready.mmproj, ready.needs_encoder, ready.notes, ready.takes) == (beside, False, (), {})
-    assert planned(str(named)).mmproj == named
-    off = planned("off")
-    assert (off.mmproj, off.takes) == (None, {"audio": f"{target} without --mmproj off"})
+    assert (ready.encoder.path, ready.encoder.named, ready.notes) == (beside, False, ())
+    assert ready.encoder.takes == {}
+    assert planned(str(named)).encoder.path == named
+    off = planned("off").encoder
+    assert (off.path, off.takes) == (None, {"audio": f"{target} without --mmproj off"})
     # What nobody named costs no text: it is left out with a note.
     for data, why in [
         (mmproj_file("image", width=16), "is for a model of width 16, and"),
@@ -311,7 +312,7 @@ def test_encoders_are_those_of_the_file_that_is_named_or_lies_beside(
     ]:
         beside.write_bytes(data)
         ready = planned()
-        assert ready.mmproj is None
+        assert ready.encoder.path is None
         assert re.search(f"the target reads text only: .*{why}", ready.notes[0])
         named.write_bytes(data)
         refused = why.replace("not hold its encoders", r"does not fit.* --mmproj off")

@@ -11,6 +11,7 @@ from PIL import Image
 from localspec.errors import UsageError
 from localspec.media import check_sound, media_kind, picture
 from localspec.messages import MEDIA, MediaPart, Message, TextPart, from_json, to_json
+from tests.support.media import picture_file
 
 
 def png(width: int = 3, height: int = 2, colour: tuple[int, int, int] = (200, 10, 30)) -> bytes:
@@ -129,6 +130,24 @@ def test_kinds() -> None:
     assert media_kind(b"ID3\x04") == "audio"
     part = MediaPart.of(png(), "a.png")
     assert part.data_url == url(part.data)
+
+
+def test_a_grey_picture_of_16_bits_keeps_its_shades() -> None:
+    file = io.BytesIO()
+    shades = Image.new("I;16", (2, 1))
+    shades.putpixel((0, 0), 0x4321)
+    shades.putpixel((1, 0), 0xFFFF)
+    shades.save(file, "PNG")
+    assert picture(file.getvalue(), "x").rgb == bytes([0x43] * 3 + [0xFF] * 3)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_picture_is_shrunk_within_a_size(number: int) -> None:
+    for within in ((32, 16), (16, 8), (1, 16)):
+        width, height, rgb = picture(picture_file(number), "x", within)
+        assert width <= within[0]
+        assert height <= within[1]
+        assert len(rgb) == 3 * width * height
 
 
 def flac(rate: int, count: int) -> bytes:

@@ -1,179 +1,217 @@
-"""Models that see and hear, from their files to replies: on real passes of SmolLM2, with encoders of random weights."""
+"""Pictures and sounds through the whole line of data, on SmolLM2 with small encoders of every kind.
 
+These are the short forms; the slow ones take twenty pictures and ten sounds, beside llama.cpp's own programs where LOCALSPEC_LLAMA_SERVER names one.
+"""
+
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from lab.synthetic.encoders import KINDS
+from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Prefilling, Reply
+from localspec.chat.events import Finished, Reply, RequestFailed
 from localspec.chat.request import Request
-from localspec.decoding.cancel import CancelFlag
-from localspec.engine.answering import StateLeftError
-from localspec.errors import ContextOverflow, ModelLoadError, UsageError
-from localspec.launch.load import Runtime, load
+from localspec.decoding.round import StopReason
+from localspec.errors import ContextOverflow, UsageError
+from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.llama.encoder import Encoder
-from localspec.llama.model import LlamaModel
 from localspec.messages import MediaPart, Message
-from localspec.models.gguf import read_header
-from localspec.models.memory import encoder_bytes
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from tests.chat.answers import answers
-from tests.support.media import picture_file, sound_file
+from tests.support.media import PICTURES, SOUNDS, picture_file, sound_file
+from tests.support.mtmd import reference_rows
+from tests.support.peers import cli_answer, needs_peers, server_answer, started
 
-pytestmark = pytest.mark.weights
-
+QUESTION = "What is this?"
+PROMPT = (
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+    f"<|im_start|>user\n<__media__>{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+)
+GREEDY = SamplingParams(temperature=0.0, repeat_penalty=1.0)
 Models = Callable[[str], tuple[Path, Path]]
-GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=12)
-OPTIONS = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0)
+Opened = Callable[..., Assistant]
 
 
-def part(kind: str, number: int = 4) -> MediaPart:
+def part(kind: str, number: int, form: str = "PNG") -> MediaPart:
     if kind == "sound":
-        return MediaPart.of(sound_file(number % 3), f"{number}.wav")
-    return MediaPart.of(picture_file(number), f"{number}.png")
+        return MediaPart.of(sound_file(number), f"{number}.wav")
+    return MediaPart.of(picture_file(number, form), f"{number}.{form.lower()}")
 
 
-@contextmanager
-def loaded(
-    models: tuple[Path, Path], *, mmproj: str | None = None, parallel: int = 1, **more: object
-) -> Iterator[Runtime]:
-    target, encoder = models
-    options = {"draft": "off", "load": OPTIONS, **more}
-    request = LaunchOptions(target=str(target), mmproj=mmproj or str(encoder), **options)  # type: ignore[arg-type]
-    runtime = load(make_plan(request, parallel=parallel), parallel=parallel)
-    try:
-        yield runtime
-    finally:
-        runtime.assistant.close()
+def question(*parts: MediaPart, text: str = QUESTION) -> Conversation:
+    return Conversation(messages=[Message.user(text, media=parts)])
 
 
-def asked(*media: MediaPart, text: str = "What is it?") -> Conversation:
-    return Conversation(messages=[Message.user(text, media=media)])
+def ask(assistant: Assistant, *parts: MediaPart, text: str = QUESTION, tokens: int = 24) -> Reply:
+    """Answer from an empty cache."""
+    for model in (assistant.models.target, assistant.models.draft_model):
+        if model is not None:
+            model.truncate(0)
+    return assistant.reply(question(*parts, text=text), ReplyOptions(GREEDY, max_tokens=tokens))
 
 
-def reply(runtime: Runtime, conversation: Conversation) -> Reply:
-    return runtime.assistant.reply(conversation, GREEDY)
+@pytest.fixture(scope="module")
+def opened(seeing_models: Models) -> Iterator[Opened]:
+    """What returns an assistant that sees or hears by an encoder of a kind; only the latest stays loaded."""
+    last: list[tuple[object, Assistant]] = []
+
+    def opened(
+        kind: str, *, draft: str = "off", exact: bool = False, parallel: int = 1
+    ) -> Assistant:
+        key = kind, draft, exact, parallel
+        if not last or last[0][0] != key:
+            while last:
+                last.pop()[1].close()
+            target, encoder = map(str, seeing_models(kind))
+            launch = LaunchOptions(
+                target=target,
+                draft_model=target if draft == "model" else None,
+                draft=draft,
+                mmproj=encoder,
+                exact=exact,
+                load=LoadOptions(
+                    n_ctx=4096, threads=2, gpu_layers=0, flash_attention=True, n_batch=512
+                ),
+            )
+            plan = make_plan(launch, parallel=parallel)
+            last.append((key, load(plan, parallel=parallel).assistant))
+        return last[0][1]
+
+    yield opened
+    for _, assistant in last:
+        assistant.close()
 
 
-@pytest.mark.parametrize("kind", ["tiles", "grid", pytest.param("sound", marks=pytest.mark.slow), pytest.param("plain", marks=pytest.mark.slow), pytest.param("whole", marks=pytest.mark.slow)])  # fmt: skip
-def test_a_second_turn_evaluates_nothing_of_what_was_seen_again(
-    seeing_models: Models, kind: str, tmp_path: Path
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_behind_a_picture_are_those_of_mtmd_bit_for_bit(
+    opened: Opened, seeing_models: Models, kind: str
 ) -> None:
-    models, other = seeing_models(kind), tmp_path / "other.gguf"
-    other.write_bytes(models[1].read_bytes())
-    with loaded(models) as runtime:
-        encoder = runtime.assistant.models.media
-        assert isinstance(encoder, Encoder)
-        assert (encoder.sees, encoder.hears) == (kind != "sound", kind == "sound")
-        plain = reply(runtime, asked())
-        conversation = asked(part(kind))
-        first = reply(runtime, conversation)
-        assert first.prompt_tokens == plain.prompt_tokens + len(encoder.tokens(part(kind)))
-        assert first.text != plain.text, "what is seen counts"
-        conversation.append_user("And then?")
-        again = reply(runtime, conversation)
-        assert again.cached_tokens == first.prompt_tokens + len(first.tokens) - 1
-        saved = runtime.save(tmp_path / "states" / "7", conversation.remembered)
-        assert saved.tokens == again.prompt_tokens + len(again.tokens) - 1
-    with loaded(models) as runtime:
-        tokens, remembered = runtime.restore(tmp_path / "states" / "7")
-        assert tokens == saved.tokens
-        resumed = Conversation(messages=conversation.messages, remembered=remembered)
-        resumed.append_user("And now?")
-        assert reply(runtime, resumed).cached_tokens == saved.tokens
-    with loaded(models, mmproj=str(other)) as runtime, pytest.raises(StateLeftError):
-        runtime.restore(tmp_path / "states" / "7")
+    assistant, seen = opened(kind), part(kind, 4)
+    target = assistant.models.target
+    target.truncate(0)
+    tokens = assistant.prompt_tokens(question(seen))
+    row = target.logits(tokens, 1)[-1].copy()
+    count, expected = reference_rows(*seeing_models(kind), seen, PROMPT)
+    assert len(tokens) == count
+    assert np.array_equal(row, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_turn_evaluates_nothing_of_a_picture(opened: Opened, kind: str) -> None:
+    assistant = opened(kind)
+    texts = {ask(assistant, part(kind, number), tokens=12).text for number in (2, 5)}
+    assert len(texts) == 2
+    conversation = question(part(kind, 5))
+    options = ReplyOptions(GREEDY, max_tokens=12)
+    assistant.models.target.truncate(0)
+    first = assistant.reply(conversation, options)
+    assert first.cached_tokens == 0
+    assert first.text in texts
+    conversation.append_user("And what else?")
+    second = assistant.reply(conversation, options)
+    assert second.cached_tokens >= first.prompt_tokens
+    assert second.prompt_tokens - second.cached_tokens < 30
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("kind", ["tiles", "grid", "whole", "plain", "sound"])
+def test_drafts_change_no_byte(opened: Opened, kind: str) -> None:
+    parts = [part(kind, number) for number in (1, 5)]
+    plain = [ask(opened(kind, exact=True), each, tokens=16) for each in parts]
+    for draft in ("lookup", "model"):
+        assistant = opened(kind, exact=True, draft=draft)
+        drafted = [ask(assistant, each, tokens=16) for each in parts]
+        assert [each.tokens for each in drafted] == [each.tokens for each in plain]
+        assert [each.prompt_tokens for each in drafted] == [each.prompt_tokens for each in plain]
+        assert draft == "lookup" or sum(each.acceptance.accepted for each in drafted) > 8
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("kind", ["tiles", "grid", "whole", "plain", "sound"])
+def test_several_at_once_say_what_each_says_alone(opened: Opened, kind: str) -> None:
+    assistant = opened(kind, exact=True, parallel=3)
+    prompts = [question(part(kind, number)) for number in (5, 1, 5, 2)]
+    prompts += [question(text="Name three rivers.")]
+    options = ReplyOptions(GREEDY, max_tokens=16)
+    alone = [assistant.reply(each, options).tokens for each in map(copied, prompts)]
+    for number, prompt in enumerate(prompts):
+        assistant.submit(Request(-1 - number, prompt.messages, options))
+    ends: dict[int, Reply] = {}
+    while len(ends) < len(prompts):
+        assistant.step()
+        for number, event in assistant.take():
+            assert not isinstance(event, RequestFailed), event
+            if isinstance(event, Finished):
+                ends[-1 - number] = event.reply
+    assert [ends[number].tokens for number in range(len(prompts))] == alone
+
+
+def copied(conversation: Conversation) -> Conversation:
+    return Conversation(messages=list(conversation.messages))
+
+
+def test_a_reply_is_cancelled_within_a_chunk_and_the_next_is_whole(opened: Opened) -> None:
+    assistant = opened("grid")
+    expected = ask(assistant, part("grid", 14)).tokens
+    assistant.models.target.truncate(0)
+    request = Request(-7, question(part("grid", 14)).messages, ReplyOptions(GREEDY, max_tokens=24))
+    events = assistant.events(request)
+    next(events)  # it was started
+    timer = threading.Timer(0.01, assistant.cancel, [-7])
+    timer.start()
+    *_, end = events
+    timer.join()
+    assert isinstance(end, Finished)
+    assert end.reply.stop_reason is StopReason.CANCELLED
+    assert ask(assistant, part("grid", 14)).tokens == expected
+
+
+def test_more_pictures_than_there_is_context_are_refused_and_the_next_is_answered(
+    opened: Opened,
+) -> None:
+    assistant = opened("plain")
+    expected = ask(assistant, part("plain", 5)).text
+    many = [part("plain", 9)] * 50
+    with pytest.raises(ContextOverflow) as caught:
+        ask(assistant, *many)
+    assert "\n" not in str(caught.value)
+    assert ask(assistant, part("plain", 5)).text == expected
+
+
+@pytest.mark.parametrize(("kind", "other"), [("plain", "sound"), ("sound", "plain")])
+def test_what_a_model_does_not_take_is_refused(opened: Opened, kind: str, other: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ask(opened(kind), part(other, 1))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["tiles", "whole", "grid", "sound"])
-def test_the_text_is_the_same_with_and_without_drafting(seeing_models: Models, kind: str) -> None:
-    question = "Repeat this word by word: red, green, blue, red, green, blue, red."
-    texts = set[str]()
-    for draft in ("off", "lookup", "auto"):
-        with loaded(seeing_models(kind), draft=draft, exact=True) as runtime:
-            conversation = asked(part(kind, 1), part(kind, 2), text=question)
-            options = replace(GREEDY, max_tokens=48)
-            texts.add(runtime.assistant.reply(conversation, options).text)
-    assert len(texts) == 1
-
-
-def test_several_sequences_see_each_its_own_and_share_a_beginning(seeing_models: Models) -> None:
-    requests = [
-        Request(n, asked(part("tiles", n % 4), text=f"What is {n}?").messages, GREEDY)
-        for n in range(6)
-    ]
-    texts = list[dict[int, str]]()
-    for parallel in (1, 3):
-        with loaded(seeing_models("tiles"), parallel=parallel) as runtime:
-            assert runtime.assistant.count == parallel
-            done = {each.key: each.reply for each in answers(runtime.assistant, iter(requests))}
-            assert all(done.values())
-            texts.append({key: each.text for key, each in done.items() if each})
-    same = [texts[0][key][:4] == texts[1][key][:4] for key in texts[0]]
-    assert sum(same) >= 5, "but for rounding"
-    assert len(set(texts[0].values())) > 3
-
-
-def test_progress_counts_what_is_seen_and_too_much_of_it_costs_nothing(
-    seeing_models: Models,
+@needs_peers
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_and_counts_are_those_of_llama_server(
+    opened: Opened, seeing_models: Models, kind: str
 ) -> None:
-    with loaded(seeing_models("grid")) as runtime:
-        look = part("grid", 14)
-        request = Request(1, asked(look).messages, GREEDY)
-        events = list(runtime.assistant.events(request))
-        totals = {each.total_tokens for each in events if isinstance(each, Prefilling)}
-        assert len(totals) == 1
-        assert totals.pop() > len(runtime.assistant.models.media_tokens(look))
-        many = asked(*(part("grid", 9 + n % 3) for n in range(50)))
-        with pytest.raises(ContextOverflow, match="tokens and the context holds 1024"):
-            reply(runtime, many)
-        for wrong in (MediaPart("image", "a.png", picture_file(4)[:300]), part("sound")):
-            with pytest.raises(UsageError, match=r"^(a\.png is damaged|.* takes no sounds)"):
-                reply(runtime, asked(wrong))
-        assert reply(runtime, asked(look)).cached_tokens > 0
+    parts = [part(kind, number) for number in range(SOUNDS if kind == "sound" else PICTURES)]
+    with closing(started(*seeing_models(kind))) as server:
+        theirs = [server_answer(server, each, QUESTION, 24) for each in parts]
+    ours = [ask(opened(kind), each) for each in parts]
+    assert [(each.text, each.prompt_tokens) for each in ours] == theirs
+    assert len({text for text, _ in theirs}) >= 10
 
 
-def test_an_encoder_that_cannot_be_used_is_refused_or_left_out(
-    seeing_models: Models, tmp_path: Path
+@pytest.mark.slow
+@needs_peers
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_are_those_of_llama_mtmd_cli(
+    opened: Opened, seeing_models: Models, kind: str, tmp_path: Path
 ) -> None:
-    target, encoder = seeing_models("tiles")
-    broken = tmp_path / "mmproj-broken.gguf"
-    broken.write_bytes(encoder.read_bytes().replace(b"idefics3", b"idefics9"))
-    with (
-        pytest.raises(ModelLoadError, match=r"cannot use .*mmproj-broken"),
-        loaded((target, broken)),
-    ):
-        pass
-    copy = tmp_path / "copy" / "model.gguf"
-    copy.parent.mkdir()
-    copy.write_bytes(target.read_bytes())
-    broken.rename(copy.with_name("mmproj-broken.gguf"))
-    plan = make_plan(LaunchOptions(target=str(copy), draft="off", load=OPTIONS))
-    runtime = load(plan)
-    try:
-        assert [each[:29] for each in runtime.assistant.notes] == ["the target reads text only: l"]
-        assert reply(runtime, asked()).text
-        with pytest.raises(UsageError, match="reads text only: attach pictures with one that sees"):
-            reply(runtime, asked(part("tiles")))
-    finally:
-        runtime.assistant.close()
-
-
-@pytest.mark.parametrize("kind", ["plain", "tiles", "whole", "grid", "sound"])
-def test_encoders_take_what_was_planned(seeing_models: Models, kind: str) -> None:
-    target, path = seeing_models(kind)
-    model = LlamaModel(target, OPTIONS)
-    try:
-        taken = Encoder(model, path, OPTIONS, CancelFlag()).allocated["RAM"].total_bytes
-    finally:
-        model.close()
-    planned = encoder_bytes(read_header(path))
-    assert abs(planned - taken) < (1 << 20) + taken // 20
-    with loaded((target, path)) as seeing, loaded((target, path), mmproj="off") as blind:
-        more = seeing.held.places["RAM"] - blind.held.places["RAM"]
-        assert abs(more - taken) < 1 << 20
+    for number in range(0, 10, 3):
+        each = part(kind, number)
+        file = tmp_path / each.name
+        file.write_bytes(each.data)
+        theirs = cli_answer(*seeing_models(kind), file, QUESTION, 24)
+        assert ask(opened(kind), each).text.strip() == theirs.strip()

@@ -74,7 +74,7 @@ def run_bench(
         runs: dict[str, Runs] = {}
         for models in dict.fromkeys(arm.models for arm in bench.arms):
             modes = {arm.name: arm.mode for arm in bench.arms if arm.models == models}
-            request = replace(models, further=tuple(modes.values()))
+            request = replace(models, further=tuple(modes.values()), mmproj="off")
             plan = make_plan(request, watchers.download)
             runtime = load(plan, cancel, watchers.load)
             stack.callback(runtime.assistant.close)

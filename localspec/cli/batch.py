@@ -296,9 +296,12 @@ class BatchRun:
             self._sha256(plan, plan.target),
             None if plan.draft_model is None else self._sha256(plan, plan.draft_model),
             f"llama-cpp-python {llama.version} ({', '.join(llama.backends)})",
+            None if plan.encoder.path is None else self._sha256(plan, plan.encoder.path),
         )
 
-    def _receipt(self, target: str, draft_model: str | None, engine: str | None) -> Receipt:
+    def _receipt(
+        self, target: str, draft_model: str | None, engine: str | None, mmproj: str | None = None
+    ) -> Receipt:
         """Return what the records will be made with, and bring an output that is resumed into shape.
 
         Raises:
@@ -311,7 +314,7 @@ class BatchRun:
             target=target,
             draft_model=draft_model,
             build=f"localspec {__version__}, {engine}",
-            options=digest(self._form, self._load.options, self._load.given),
+            options=digest(self._form, self._load.options, self._load.given, mmproj),
         )
         finished.require(receipt, self._output.name, mix_receipts=self._flags.mix_receipts)
         if self._flags.resumes:
@@ -322,7 +325,7 @@ class BatchRun:
         def on_share(share: float) -> None:
             if self._cancel.is_set:
                 raise Cancelled
-            line.hash(plan.names[file], share)
+            line.hash(plan.names.get(file, file.name), share)
 
         with self._progress() as line:
             return model_sha256(model_files(file), data_dir(), on_share)
@@ -362,12 +365,14 @@ class BatchRun:
             notice(each)
 
 
-def digest(form: Form, launch: LaunchOptions, given: Sequence[str] = ()) -> str:
+def digest(
+    form: Form, launch: LaunchOptions, given: Sequence[str] = (), mmproj: str | None = None
+) -> str:
     """Return the digest of all that a line is answered by.
 
     What drafts, how many lines are answered at a time, and on which device, is not in it: it
     may round differently, which `--exact` rules out, but changes nothing else. Of a server, `given`
-    are the sampling options that do not hold there unless they are set.
+    are the sampling options that do not hold there unless they are set. `mmproj` is the sha256 of the encoders.
     """
     options = asdict(form.options)
     for name, usual in (("think", None), ("min_tokens", 0), ("ignore_eos", False)):
@@ -387,6 +392,7 @@ def digest(form: Form, launch: LaunchOptions, given: Sequence[str] = ()) -> str:
             # Without a gate a receipt is what it was before there were gates.
             **({"gate": form.gate} if form.gate else {}),
             **({"given": given} if given else {}),
+            **({"mmproj": mmproj} if mmproj else {}),
         }
     )
 

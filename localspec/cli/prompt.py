@@ -348,7 +348,7 @@ class QuestionFlags:
     """Flags for attached files and for the template of a prompt.
 
     Args:
-        files: Attach a text, a picture or a sound, as @FILE does; - attaches stdin. Can be repeated.
+        files: Attach a text, image or audio file, as @FILE does; - attaches stdin. Can be repeated.
         listen: Record from the microphone until Enter, and attach it.
         template: Named prompt template from chat.toml.
         params: Value of a template field; can be repeated.

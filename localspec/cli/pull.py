@@ -27,6 +27,7 @@ from localspec.launch.rows import ModelRow, model_rows
 from localspec.launch.worth import why_idle
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.entries import Medium, ModelEntry, Purpose
+from localspec.models.memory import encoder_bytes
 from localspec.models.mmproj import WORDS, in_words, takes
 from localspec.models.pull import Wanted, bytes_to_fetch, fetch, files_of_all, require_room, wanted
 from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
@@ -158,6 +159,7 @@ class Preview:
     def _print_forecast(self, each: Wanted) -> None:
         try:
             headers = [model_header(model) for model in each.models]
+            encoder = self._encoder_bytes(each)
         except ModelUnavailable:
             raise
         except LocalspecError as error:
@@ -166,7 +168,8 @@ class Preview:
         else:
             options = self._launch.load
             draft_options = self._launch.draft_load(options)
-            expected = forecast(headers[0], (*headers[1:], None)[0], options, draft_options)
+            small = (*headers[1:], None)[0]
+            expected = forecast(headers[0], small, options, draft_options, encoder)
             (first, *rest), problems = expected.lines or ("",), [*expected.problems]
             lines = [f"{each.name} {first}", *rest] if first else []
         for line in lines:
@@ -175,6 +178,11 @@ class Preview:
             self._notify(f"warning: {problem}")
         self._problems += len(problems)
         self._waiting.remove(each)
+
+    def _encoder_bytes(self, each: Wanted) -> int:
+        if each.mmproj is None or self._launch.reads_text_only:
+            return 0
+        return encoder_bytes(model_header(each.mmproj))
 
     def _notify(self, text: str) -> None:
         notice(printable(text))

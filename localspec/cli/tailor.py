@@ -75,7 +75,7 @@ def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
     if tailoring.per_workload < 1:
         raise UsageError(f"per_workload is {tailoring.per_workload}: it must be 1 or more")
     # Drafting is compared with plain decoding, whatever is set.
-    launch = changed(settings.launch, {"draft": "off", "draft_length": None})
+    launch = changed(settings.launch, {"draft": "off", "draft_length": None, "mmproj": "off"})
     name = name or launch.pair or launch.target
     if name is None:
         raise UsageError("no model is given or set: choose one that `localspec list` shows")

@@ -23,13 +23,14 @@ from localspec.decoding.model import Role
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
 from localspec.launch.fit import forecast
 from localspec.launch.names import named_models
+from localspec.launch.plan import EncoderPlan, encoder_of
 from localspec.launch.recording import recording, store_megabytes, telemetry_dir
 from localspec.llama.backend import build
 from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device, devices
 from localspec.llama.safe_widths import SafeWidths
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.models.entries import SHA256, shards_of
+from localspec.models.entries import SHA256, ModelEntry, files_of
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.hub import plain_client
 from localspec.models.inventory import inventory
@@ -246,7 +247,7 @@ def store(
     blobs = root / "blobs"
     stored = sorted(blobs.iterdir()) if blobs.is_dir() else []
     models = load_registry().models.values()
-    sizes = {shard.sha256: shard.size_bytes for model in models for shard in shards_of(model)}
+    sizes = {file.sha256: file.size_bytes for model in models for file in files_of(model)}
     total = 0
     for file in stored:
         problem = _problem_of_file(file, sizes.get(file.name))
@@ -298,25 +299,33 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
         yield Fact("workers", text)
         return
     target, draft_model = named_models(request, registry)
-    header = _header(target, registry, root)
+    model, header = _header(target, registry, root)
     if header is None:
         yield Fact(target, "not on this machine; `localspec pull` shows it before it downloads")
         return
-    small = None if draft_model is None else _header(draft_model, registry, root)
+    small = None if draft_model is None else _header(draft_model, registry, root)[1]
     options = request.target_load
-    outlook = forecast(header, small, options, request.draft_load(options))
+    try:
+        encoder = encoder_of(request, model, header)
+    except LocalspecError as error:
+        yield Fact("mmproj", str(error), "warning")
+        encoder = EncoderPlan()
+    outlook = forecast(header, small, options, request.draft_load(options), encoder.size)
     name = target if small is None else f"{target} with {draft_model}"
-    yield from (Fact(name, line) for line in outlook.lines)
+    yield from (Fact(name, line) for line in (*outlook.lines, *encoder.notes))
     yield from (Fact(name, problem, "warning") for problem in outlook.problems)
 
 
-def _header(reference: str, registry: Registry, root: Path) -> GgufHeader | None:
+def _header(
+    reference: str, registry: Registry, root: Path
+) -> tuple[ModelEntry | Path, GgufHeader | None]:
+    """Return a model, and its header; None where it is not here."""
     try:
         model = look_up(reference, registry, offline=True)
     except ModelUnavailable:
-        return None
+        return Path(reference), None
     path = model if isinstance(model, Path) else Store(root).path_of(model)
-    return None if path is None else replace(read_model(path), name=reference)
+    return model, None if path is None else replace(read_model(path), name=reference)
 
 
 def speed(

@@ -258,14 +258,14 @@ class _Loading:
         return replace(runtime, held=held + held_of(taken, plan, on_gpu=target.on_gpu))
 
     def _load_encoder(self, target: LlamaModel) -> None:
-        path = self.plan.mmproj
+        path = self.plan.encoder.path
         if path is None:
             return
         try:
             name = file_identity(path)
             self.encoder = Encoder(target, path, self.plan.options, self.cancel, name)
         except ModelLoadError as error:
-            if self.plan.needs_encoder:
+            if self.plan.encoder.named:
                 raise
             self.notes.append(f"{TEXT_ONLY}: {error}")
 
@@ -338,7 +338,7 @@ class _Loading:
 
     def _model_for(self, kind: Literal["image", "audio"]) -> str | None:
         """Return what takes pictures, or sounds, where this target does not: itself, loaded otherwise, or another model."""
-        return self.plan.takes.get(kind) or model_that_takes(kind)
+        return self.plan.encoder.takes.get(kind) or model_that_takes(kind)
 
     def _taken(
         self, targets: LlamaSequences, draft_models: "LlamaSequences | DraftHeads | None"

@@ -43,6 +43,25 @@ TEXT_ONLY = "the target reads text only"
 
 
 @dataclass(frozen=True, slots=True)
+class EncoderPlan:
+    """The encoders of pictures and sounds that a target is loaded with.
+
+    Args:
+        path: their file, `mmproj`; None for text only.
+        size: what they take, in bytes.
+        named: whether the user named that file.
+        notes: why there are none, a sentence each.
+        takes: how the target could be loaded to take pictures or sounds, by the kind; empty where it could not, or is.
+    """
+
+    path: Path | None = None
+    size: int = 0
+    named: bool = False
+    notes: tuple[str, ...] = ()
+    takes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class LoadPlan:
     """What to load: files that are here, sound, and fit each other.
 
@@ -62,9 +81,7 @@ class LoadPlan:
         left_out: costs of a pair whose draft model or heads are not loaded, since they never pay.
         heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
         corrections: what the headers of files should say instead, by keys.
-        mmproj: file of the target's encoders of pictures and sounds; None for text only.
-        needs_encoder: whether the user named that file.
-        takes: how the target could be loaded so that it takes them, by the kind; empty where it could not, or is.
+        encoder: of pictures and sounds.
     """
 
     target: Path
@@ -82,9 +99,7 @@ class LoadPlan:
     left_out: PairCosts | None = None
     heads: Heads | None = None
     corrections: Mapping[Path, Mapping[str, int]] = field(default_factory=dict)
-    mmproj: Path | None = None
-    needs_encoder: bool = False
-    takes: Mapping[str, str] = field(default_factory=dict)
+    encoder: EncoderPlan = field(default_factory=EncoderPlan)
 
     @property
     def needs_heads(self) -> bool:
@@ -184,21 +199,18 @@ def make_plan(
         draft_lora=None if adapter is None else adapter[0],
         heads=heads,
         corrections=dict(zip(files, map(corrections, headers), strict=False)),
-        mmproj=encoder.path,
-        needs_encoder=request.mmproj is not None,
-        takes=encoder.takes,
+        encoder=encoder,
     )
     shrinks = request.load.n_ctx is None
     if others is not None and plan.fit:
         sure = plan if _never_pays(plan, parallel) is None else plan.undrafted()
-        pair = _to_fit(sure, headers, adapter and adapter[1], encoder.size, shrinks=shrinks)
+        pair = _to_fit(sure, headers, adapter and adapter[1], shrinks=shrinks)
         require_room(pair, others, parallel or 1)
-    fitted = _fitted(plan, headers, adapter and adapter[1], encoder.size, shrinks=shrinks)
+    fitted = _fitted(plan, headers, adapter and adapter[1], shrinks=shrinks)
     left_out = _never_pays(fitted, parallel)
     if left_out is None:
         return fitted
-    undrafted = replace(plan.undrafted(), left_out=left_out)
-    return _fitted(undrafted, headers[:1], None, encoder.size, shrinks=shrinks)
+    return _fitted(replace(plan.undrafted(), left_out=left_out), headers[:1], shrinks=shrinks)
 
 
 def _files(
@@ -238,23 +250,6 @@ def _files(
     return models[0], stored, dict(zip(stored, references, strict=True)), notes
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderPlan:
-    """The encoders of pictures and sounds that a target is loaded with.
-
-    Args:
-        path: their file; None for text only.
-        size: what they take, in bytes.
-        notes: why there are none, a sentence each.
-        takes: as in `LoadPlan`.
-    """
-
-    path: Path | None = None
-    size: int = 0
-    notes: tuple[str, ...] = ()
-    takes: Mapping[str, str] = field(default_factory=dict)
-
-
 def _encoder_bytes(path: Path, target: GgufHeader) -> int:
     """Return what the encoders of a file take; raises PairMismatch where they are of another target."""
     mmproj = read_header(path)
@@ -280,7 +275,7 @@ def encoder_of(
         how = f"{name} without --mmproj off" if path else f"{name} after `localspec pull {name}`"
         return EncoderPlan(takes=dict.fromkeys(takes(target), how))
     if named is not None:
-        return EncoderPlan(path, _encoder_bytes(path, header))
+        return EncoderPlan(path, _encoder_bytes(path, header), named=True)
     try:
         size = _encoder_bytes(path, header)
     except (ModelFileError, PairMismatch) as error:
@@ -481,15 +476,14 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
 def _fitted(
     plan: LoadPlan,
     headers: Sequence[GgufHeader],
-    adapter: GgufHeader | None,
-    encoder_size: int,
+    adapter: GgufHeader | None = None,
     *,
-    shrinks: bool,
+    shrinks: bool = False,
 ) -> LoadPlan:
     """Return the plan, less what the memory that is free does not hold; as it is where that is not to be looked at."""
     if not plan.fit:
         return plan
-    pair = _to_fit(plan, headers, adapter, encoder_size, shrinks=shrinks)
+    pair = _to_fit(plan, headers, adapter, shrinks=shrinks)
     fit = pair.plan()
     if fit is None:
         return plan
@@ -514,12 +508,7 @@ def _fitted(
 
 
 def _to_fit(
-    plan: LoadPlan,
-    headers: Sequence[GgufHeader],
-    adapter: GgufHeader | None,
-    encoder_size: int,
-    *,
-    shrinks: bool,
+    plan: LoadPlan, headers: Sequence[GgufHeader], adapter: GgufHeader | None, *, shrinks: bool
 ) -> PairToFit:
     """Return what is to be loaded of a plan."""
     drafts = len(headers) > 1 and plan.draft_model is not None
@@ -531,7 +520,7 @@ def _to_fit(
         plan.heads,
         adapter if drafts else None,
         shrinks,
-        encoder_size,
+        plan.encoder.size,
     )
 
 

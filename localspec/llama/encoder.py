@@ -23,7 +23,7 @@ from localspec.errors import ModelLoadError, PassFailed, UsageError
 from localspec.llama.allocated import RAM, allocated
 from localspec.llama.backend import capture_log, clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
-from localspec.llama.devices import placed_on
+from localspec.llama.devices import REMOTE, placed_on
 from localspec.llama.media_ids import media_ids
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import mtmd, native
@@ -134,6 +134,9 @@ class Encoder:
                 identity = hashlib.file_digest(file, "sha256").hexdigest()
         self._identity = identity
         self._nodes, self._stopped = 0, False
+        # Another machine's would have every tensor sent to it.
+        gpus = [each for each in placed_on(options) if each.backend != REMOTE]
+        self._device = gpus[0] if gpus and model.on_gpu else None
         handle = self._load(options)
         self._handle: int | None = handle
         self._free = weakref.finalize(self, self._mtmd.mtmd_free, handle)
@@ -142,13 +145,14 @@ class Encoder:
         self.hears = bool(self._mtmd.mtmd_support_audio(handle))
         self._mrope = bool(self._mtmd.mtmd_decode_use_mrope(handle))
         self._width = int(native.llama_model_n_embd_inp(model.handle))
-        self.allocated = self._sizes(options)
+        self.allocated = self._sizes()
         self._turn = threading.RLock()
         self._files = OrderedDict[str, _MediaFile]()
         self._of_chunk: dict[tuple[int, ...], str] = {}
         self._encoded = OrderedDict[tuple[int, ...], MediaChunk]()
         self._open: tuple[str, _Chunks] | None = None
-        self.most_at_once = self._largest() if self.sees else 0
+        whole = self.sees and self._mtmd.mtmd_decode_use_non_causal(handle, None)
+        self.most_at_once = self._largest() if whole else 0
 
     def batch(self, tokens: int, sequences: int) -> Batch:
         """Return room for a pass over so many tokens of chunks, of one of so many sequences."""
@@ -214,10 +218,8 @@ class Encoder:
         capture_log(lib.mtmd_helper_log_set)
         clear_log()
         params = lib.mtmd_context_params_default()
-        params.use_gpu = model.on_gpu
-        gpus = placed_on(options) if model.on_gpu else ()
-        if gpus:
-            params.device = gpus[0].handle
+        params.use_gpu = self._device is not None
+        params.device = None if self._device is None else self._device.handle
         params.print_timings = False
         params.n_threads = options.threads_batch or options.threads or default_threads()
         # Kept, since ctypes drops a callback that nothing refers to.
@@ -242,24 +244,18 @@ class Encoder:
         self._stopped = self._stopped or self._cancel.is_set
         return not self._stopped
 
-    def _sizes(self, options: LoadOptions) -> dict[str, Usage]:
+    def _sizes(self) -> dict[str, Usage]:
         """Return what the log says of scratch; weights are as large as the file, since none is converted."""
         sizes = allocated()
-        gpus = placed_on(options) if self.model.on_gpu else ()
-        place = gpus[0].name if gpus else RAM
+        place = RAM if self._device is None else self._device.name
         weights = Usage(weights_bytes=self.path.stat().st_size)
         return {**sizes, place: sizes.get(place, Usage()) + weights}
 
     def _largest(self) -> int:
         """Return the tokens of the largest chunk of a picture that has to be evaluated in one pass."""
-        largest = 0
-        for width, height in _SIZES:
-            bitmap = self._mtmd.mtmd_bitmap_init(width, height, None)
-            chunks = self._chunks(bitmap, "a picture")
-            largest = max(
-                [largest, *(each.tokens for each in chunks.all if each.media and not each.causal)]
-            )
-        return largest
+        bitmaps = [self._mtmd.mtmd_bitmap_init(*size, None) for size in _SIZES]
+        chunks = [self._chunks(each, "a picture").all for each in bitmaps]
+        return max(each.tokens for some in chunks for each in some if each.media)
 
     def _read(self, part: MediaPart, sha256: str) -> _MediaFile:
         """Decode a file, and find out what stands for it."""
@@ -395,9 +391,12 @@ class _Chunks:
         nothing = np.empty((0, 0), np.float32)
         if lib.mtmd_input_chunk_get_type(pointer) == lib.MTMD_INPUT_CHUNK_TYPE_TEXT:
             text = lib.mtmd_input_chunk_get_tokens_text(pointer, ctypes.byref(ctypes.c_size_t()))
-            return _MediaPiece(
-                pointer, text[:tokens], tokens, tokens, MediaChunk(nothing, causal=True)
-            )
+            ids = text[:tokens]
+            if min(ids) < 0:  # where mtmd looks for a token in vain
+                raise UsageError(
+                    f"{self._name} cannot be shown to this model, which lacks tokens of the encoder: give its own with --mmproj, or off"
+                )
+            return _MediaPiece(pointer, ids, tokens, tokens, MediaChunk(nothing, causal=True))
         positions = int(lib.mtmd_input_chunk_get_n_pos(pointer))
         causal = not lib.mtmd_decode_use_non_causal(self._encoder, pointer)
         places = moves = None

@@ -369,7 +369,7 @@ class NativeContext:
         return view
 
     def held(self, sequence: int) -> int:
-        """Return how many tokens of a sequence llama.cpp's memory holds."""
+        """Return how many positions of a sequence llama.cpp's memory holds, up to the last that a token has."""
         if sequence in self._cleared:
             return 0
         return int(native.llama_memory_seq_pos_max(self._memory(), sequence)) + 1

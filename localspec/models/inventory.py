@@ -16,7 +16,7 @@ from localspec.models.architectures import how_it_drafts
 from localspec.models.entries import SHA256, HubName, ModelEntry, files_of, shards_of
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.ledger import IMPORTS, PINS, TAILORED, pin_name
-from localspec.models.mmproj import in_words, mmproj_of, takes
+from localspec.models.mmproj import encoded, in_words, mmproj_of, takes
 from localspec.models.names import look_up, models_of, resolve
 from localspec.models.registry import Registry
 from localspec.models.store import Store
@@ -120,6 +120,10 @@ def facts_of(reference: str, registry: Registry, store: Store) -> dict[str, Fact
     if isinstance(entry, Path):
         header = read_model(entry)
         own = {**_of_file(entry, header), **_media(entry)}
+        if not entry.is_relative_to(store.root):
+            own["where"] = None
+        if media := encoded(header):
+            own["takes"] = in_words(media).split(", ")[1:]
         return {"name": reference, "size_bytes": header.size_bytes, **own}
     sources = [source.label for shard in shards_of(entry) for source in shard.sources]
     facts: dict[str, Fact] = {

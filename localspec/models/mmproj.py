@@ -5,6 +5,7 @@ text model as `projection_dim`.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import LocalspecError
@@ -28,7 +29,7 @@ def mmproj_of(model: ModelEntry | Path) -> Path | None:
     """Return the mmproj file of a model that is on this machine; None without one.
 
     Args:
-        model: an entry, or a file: in the store, or of the user's own, where one that lies beside it counts.
+        model: an entry, or a file: in the store, or of the user's own, where one in its folder counts.
     """
     store = Store(data_dir())
     if isinstance(model, ModelEntry):
@@ -37,18 +38,17 @@ def mmproj_of(model: ModelEntry | Path) -> Path | None:
     for entry in entries:
         if entry.mmproj is not None and store.path_of(entry) == model:
             return store.path_of(entry.mmproj)
-    return beside(model)
+    return mmproj_in_folder(model)
 
 
-def beside(model: Path) -> Path | None:
+def mmproj_in_folder(model: Path) -> Path | None:
     """Return the mmproj file in the folder of a model that is the model's by its name, or as the only model there."""
-    file = model.resolve()
-    try:
-        names = [each.name for each in file.parent.iterdir()]
-    except OSError:
-        return None
-    name = mmproj_for(file.name, names, mixed=True)
-    return None if name is None else file.parent / name
+    for file in dict.fromkeys((model, model.resolve())):
+        with suppress(OSError):
+            names = [each.name for each in file.parent.iterdir()]
+            if (name := mmproj_for(file.name, names, mixed=True)) is not None:
+                return file.parent / name
+    return None
 
 
 def takes(model: ModelEntry | Path) -> tuple[Medium, ...]:

@@ -25,7 +25,7 @@ class LaunchOptions:
         fit: Reduce GPU layers, drafting or context to fit in free memory, or refuse to load; --no-fit loads anyway.
         further: more modes that the pair has to be ready for, as a comparison needs them.
         draft_lora: LoRA adapter for the draft model: a GGUF file.
-        mmproj: File with the encoders of images and sounds, a GGUF, or off for text only. Default: the model's own.
+        mmproj: GGUF file (mmproj) with the model's image and audio encoders; off reads text only. Default: the model's own.
         workers: Also use the devices of these workers, other machines that run `localspec worker`.
         draft_devices: Devices for the draft model, as with --device. Default: the target's.
         server: Answer with the model of this OpenAI-compatible server instead: vLLM, SGLang, llama-server, LM Studio, localspec serve. Default: off.

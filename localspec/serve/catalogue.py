@@ -147,7 +147,9 @@ def target_of(model: ServedModel) -> ModelEntry | Path | None:
 def senses_of(model: ServedModel) -> tuple[bool, bool]:
     """Return whether a model takes pictures, and whether sounds, as its files on the disk say."""
     target = target_of(model)
-    media = () if target is None or mmproj_of(target) is None else takes(target)
+    if target is None or model.launch.reads_text_only or mmproj_of(target) is None:
+        return False, False
+    media = takes(target)
     return "image" in media, "audio" in media
 
 

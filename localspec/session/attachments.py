@@ -115,15 +115,27 @@ def unmatched(
 
 
 def with_mentions(text: str, folder: Path) -> str:
-    """Return a text in which the paths of pictures and sounds are mentions: as terminals paste files that are dragged to them.
+    """Return a text in which the paths of pictures and sounds are mentions.
 
-    That is quoted or escaped as for a shell, or a `file:` URL; or as it is, where it is all of the text.
+    They are quoted or escaped as for a shell, or `file:` URLs, as terminals paste files that are dragged to them; or a path is all of the text.
     """
 
     def mention(match: re.Match[str]) -> str:
-        return _mention(_path_of(match[0]), folder) or match[0]
+        word = match[0]
+        is_media = word.rstrip("'\"").lower().endswith(_MEDIA_SUFFIXES)
+        return (is_media and _mention(_path_of(word), folder)) or word
 
     return _mention(text.strip(), folder) or _DRAGGED.sub(mention, text)
+
+
+def dragged_mentions(text: str, folder: Path) -> str:
+    """Return the mentions of pictures and sounds where all of a text is their paths; empty for any other text."""
+    if "\n" in text.strip():
+        return ""
+    mentions_alone = with_mentions(text, folder)
+    return (
+        "" if mentions_alone == text or _MENTION.sub("", mentions_alone).strip() else mentions_alone
+    )
 
 
 def _path_of(word: str) -> str:

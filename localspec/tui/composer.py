@@ -18,7 +18,7 @@ from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from localspec.display import clean_input, clean_line
-from localspec.session.attachments import completions, with_mentions
+from localspec.session.attachments import completions, dragged_mentions
 from localspec.tui.commands import BY_NAME, goes_on, matching
 from localspec.tui.keys import IN_COMPOSER
 
@@ -203,8 +203,8 @@ class Composer(TextArea):
 
     def paste(self, text: str) -> None:
         """Take the focus, and write what was pasted."""
-        attached = with_mentions(text, self._folder)
-        self.type(attached if attached == text else f"{attached.strip()} ")
+        dragged = dragged_mentions(text, self._folder)
+        self.type(f"{dragged.strip()} " if dragged else text)
 
     def action_paste(self) -> None:
         """Attach the picture in the clipboard, or write the text that was copied here."""

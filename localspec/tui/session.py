@@ -356,11 +356,11 @@ class Session:
     def _with_mentions(self, text: str) -> str:
         """Return a question in which paths of pictures and sounds are mentions, where the model takes such."""
         ready = self.models.ready
-        takes = ready is not None and (ready.sees or ready.hears)
+        takes = ready is not None and (ready.sees or ready.hears) and "\n" not in text
         return with_mentions(text, self.folder) if takes else text
 
-    def _unmatched(self, text: str, kept: Sequence[MediaPart] = ()) -> list[str]:
-        held = self.tray.held | {each.name: each for each in kept}
+    def _unmatched(self, text: str, own: Sequence[MediaPart] = ()) -> list[str]:
+        held = self.tray.held | {each.name: each for each in own}
         names = unmatched(self.docs.parse_mention(text)[1], self.folder, held)
         return [f"no file matches {name}: sent as text" for name in names]
 
@@ -407,6 +407,9 @@ class Session:
 
         for kind in sorted(kinds):
             other = model_that_takes(kind)
+            if other == ready.target:  # its encoders are not here, or not wanted
+                without = self.models.usual.reads_text_only
+                other += " without --mmproj off" if without else f" after `localspec pull {other}`"
             why_not = why_not_taken(
                 kind, ready.target, sees=ready.sees, hears=ready.hears, other=other
             )

@@ -247,6 +247,7 @@ def test_what_is_no_record_is_refused() -> None:
     assert options_digest({"a": 1}) != options_digest({"a": 2})
     # Of an output that an earlier version began: another digest would have all of it answered again.
     assert digest(Form(ReplyOptions()), LaunchOptions()) == "e80a34aee91c50f1"
+    assert digest(Form(ReplyOptions()), LaunchOptions(), (), "a" * 64) != "e80a34aee91c50f1"
     assert RECEIPT.difference(replace(RECEIPT, seed=2, build="2")) == "another seed and another build"  # fmt: skip
 
 

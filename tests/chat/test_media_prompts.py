@@ -143,6 +143,20 @@ def test_every_turn_begins_with_all_ids_of_the_turns_before(
     assert sorted(encoder.read) == sorted({f"{n}.png" for numbers, _ in turns for n in numbers})
 
 
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_reply_about_a_picture_goes_on(remembers: bool) -> None:
+    look, words = picture(), spelled("it is a")
+    conversation = Conversation(messages=[asked(look)])
+    prompt = conversation.prompt_tokens(template(), TOY, ENCODER.tokens)
+    conversation.append_reply("it is a", words)
+    if not remembers:
+        conversation = Conversation(messages=conversation.messages)
+    assert conversation.goes_on
+    longer = conversation.prompt_tokens(template(), TOY, ENCODER.tokens)
+    assert longer[: len(prompt)] == prompt
+    assert shown(longer[len(prompt) :]) == "it is a"
+
+
 def with_senses(media: ToyEncoder | None, **names: str) -> Assistant:
     speaker = assistant("yes")
     speaker.models = replace(speaker.models, media=media, model_for=names.get)

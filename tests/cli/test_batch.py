@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from lab.kills.batch import answers, kill_until_done, write_prompts
+from localspec.messages import MediaPart
 from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
 from tests.cli.command import PLAIN, Done, Started, assert_one_complaint, localspec, started
+from tests.support.media import picture_file
 from tests.waiting import PATIENCE_S, until
 
 FEW = (*PLAIN, "--draft", "off", "--max-tokens", "4")
@@ -238,6 +240,42 @@ def answers_of(*arguments: str) -> dict[str, Any]:
     assert [record["id"] for record in records] == [line["id"] for line in LINES]
     fields = ("text", "stop_reason", "seed", "usage", "error")
     return {record["id"]: {name: record.get(name) for name in fields} for record in records}
+
+
+@pytest.mark.slow
+def test_pictures_and_sounds_are_answered_and_a_run_is_resumed_with_their_encoder_alone(
+    seeing_models: Callable[[str], tuple[Path, Path]],
+) -> None:
+    target, encoder = seeing_models("tiles")
+    Path("b.png").write_bytes(picture_file(9))
+    text = {"type": "text", "text": "What is this?"}
+
+    def line(*urls: str) -> dict[str, Any]:
+        parts = [{"type": "image_url", "image_url": {"url": each}} for each in urls]
+        return {"messages": [{"role": "user", "content": [*parts, text]}]}
+
+    model = ("--target", str(target), "--own", "--temperature", "0")
+    tiles = (*model, "--mmproj", str(encoder))
+    first = MediaPart.of(picture_file(4), "a.png").data_url
+    write({"prompt": "Hi"}, line(first), line("b.png"), line("../no.png"), line("b.png", first))
+    assert batch("in.jsonl", "-o", "whole.jsonl", *tiles, "--seed", "1").code == 5
+    with started("batch", *FEW, *OUT, *tiles, "--seed", "1") as process:
+        assert until(lambda: Path("out.jsonl").exists() and len(read()) > 1)
+        process.kill()
+    done = batch(*OUT, "--resume", *tiles)
+    assert (done.code, "1 failed" in done.err) == (5, True)
+    texts = [[each.get("text") for each in read(name)] for name in ("out.jsonl", "whole.jsonl")]
+    assert texts[0] == texts[1]
+    assert len({*texts[0]}) >= 4, "what is seen changes the text"
+    for flags, told in (
+        (("--mmproj", str(seeing_models("plain")[1])), "other options"),
+        (("--mmproj", "off"), "other options"),
+    ):
+        assert_one_complaint(batch(*OUT, "--resume", *model, *flags), 2, told)
+    done = batch("in.jsonl", *model, "--mmproj", "off")
+    assert [json.loads(each).get("error", {}).get("type") for each in done.out.splitlines()] == [
+        *(None, *["UsageError"] * 4)
+    ]
 
 
 @pytest.mark.slow

@@ -1,13 +1,17 @@
 """`localspec run` on real weights: what it prints where, and what its options do."""
 
+import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localspec.storage.paths import data_dir
-from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, succeed
+from localspec.telemetry.log import read_texts
+from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, started, succeed
+from tests.support.media import picture_file
 
 pytestmark = [pytest.mark.usefixtures("smollm2_path")]
 
@@ -101,6 +105,59 @@ def test_a_saved_answer_is_continued_and_a_pipe_saves_nothing(
     first = figures("Hello", "--keep", *usual)
     second = figures("And you?", "-c", *usual)
     assert second["usage"]["prompt_tokens"] > first["usage"]["prompt_tokens"]
+
+
+@pytest.mark.slow
+def test_a_picture_is_seen_saved_and_there_after_a_kill(
+    seeing_models: Callable[[str], tuple[Path, Path]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target, encoder = seeing_models("tiles")
+    data = tmp_path / "data"
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(data))
+    for name, content in (("a.png", picture_file(4)), ("b.png", picture_file(9))):
+        (tmp_path / name).write_bytes(content)
+    first, second = (f"-f{tmp_path / name}" for name in ("a.png", "b.png"))
+    model = ("--target", str(target), "--mmproj", str(encoder), "--draft", "off", "--own")
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "text")
+    monkeypatch.setenv("LOCALSPEC_STORE", "true")
+    usual = (*model, *GREEDY, "--max-tokens", "8")
+    words, one, other, both, piped = (
+        figures(*usual, *flags, "What is this?", stdin=stdin)
+        for flags, stdin in (
+            ((), b""),
+            ((first,), b""),
+            ((second,), b""),
+            ((first, second), b""),
+            (("-f", "-"), picture_file(4)),
+        )
+    )
+    assert piped["text"] == one["text"]
+    assert len({each["text"] for each in (words, one, other)}) == 3
+    counts = [each["usage"]["prompt_tokens"] for each in (words, one, other, both)]
+    assert counts[3] == counts[1] + counts[2] - counts[0] > counts[1] > counts[0]
+    long = ("run", *PLAIN, *model, *GREEDY, "--keep", first, "-n", "900", "What is this?")
+    with started(*long) as process:
+        assert process.stdout.read(5)
+        process.kill()
+    # The question has no answer, so the next takes its place; the one after goes on with its picture.
+    again = figures(*usual, "-c", "1", second, "What is this?")
+    assert again["text"] == other["text"]
+    more = figures(*usual, "-c", "1", "And now?")
+    assert more["usage"]["prompt_tokens"] > again["usage"]["prompt_tokens"] + 8
+    refused = localspec("run", "-q", *PLAIN, *usual, "--mmproj", "off", "-c", "1", "And now?")
+    assert_one_complaint(refused, 2, "text only")
+    everything = {each: each.read_bytes() for each in data.rglob("*") if each.is_file()}
+    for content in (picture_file(4), picture_file(9)):
+        forms = (content[1000:1040], base64.b64encode(content[999:1101]))
+        places = {
+            path.parent.name
+            for path, raw in everything.items()
+            if any(each in raw for each in forms)
+        }
+        assert places == {"media"}
+    assert len([*read_texts(data / "telemetry", 0.0)]) == 1, "of words alone"
 
 
 def test_code_that_was_cut_off_is_printed_and_has_a_code_of_its_own() -> None:

@@ -10,7 +10,9 @@ import pytest
 from localspec.config.keys import KEYS, Setting
 from localspec.config.resolve import Level, Resolved, resolve, with_recommended
 from localspec.errors import UsageError
+from localspec.launch.names import without_files
 from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions
 
 Settings = Callable[..., dict[str, Resolved]]
 
@@ -176,6 +178,12 @@ def test_a_flag_for_the_target_puts_aside_what_was_set_for_another(
     assert found["pair"].origin.level is Level.DEFAULT
     assert settings(draft_model="d", target="t")["draft_model"].value == "d"
     assert settings(draft_model="d")["pair"].value == "big"
+    for mmproj, stays in (("of-big.gguf", None), ("off", "off")):
+        user.write_text(f'pair = "big"\nmmproj = "{mmproj}"')
+        assert settings()["mmproj"].value == mmproj
+        assert settings(target="mine.gguf")["mmproj"].value == stays
+        bare = without_files(LaunchOptions(mmproj=mmproj, draft_model="d"))
+        assert (bare.mmproj, bare.draft_model) == (stays, None)
     # Of one level, both are left to contradict each other.
     user.write_text('pair = "big"\ntarget = "other"')
     assert (settings()["pair"].value, settings()["target"].value) == ("big", "other")

@@ -38,6 +38,7 @@ from localspec.options import LoadOptions
 from localspec.setup.plan import GpuFinding
 from localspec.storage.token_log import FILE
 from tests.models.shapes import LLAMA_1B, QWEN3_06B, sparse_model
+from tests.models.test_mmproj import mmproj_file
 from tests.waiting import PATIENCE_S
 
 
@@ -190,6 +191,15 @@ def test_memory_is_planned_for_the_models_that_are_set(tmp_path: Path) -> None:
     assert state == "ok"
     both = planned(tmp_path, target=target, draft_model=draft_model)
     assert [state for _, state in both] == ["ok", "warning"]
+    mmproj = tmp_path / "mmproj.gguf"
+    sizes = {"image_size": 896, "patch_size": 14, "embedding_length": 1152}
+    encoder = {f"vision.{name}": size for name, size in sizes.items()}
+    mmproj.write_bytes(mmproj_file("image", width=2048, **encoder))
+    ((line, _),) = planned(tmp_path, target=target, mmproj=str(mmproj))
+    assert line.startswith("needs RAM: 951 MB of ")
+    mmproj.write_bytes(mmproj_file("image", width=16))
+    _, (line, state) = planned(tmp_path, target=target, mmproj=str(mmproj))[::-1]
+    assert ("is for a model of width 16" in line, state) == (True, "warning")
     ((line, state),) = planned(tmp_path, pair="qwen2.5-coder-1.5b")
     assert (line.startswith("not on this machine"), state) == (True, "ok")
     ((line, state),) = planned(tmp_path, workers=("127.0.0.1:1", "127.0.0.1:2"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import numpy as np
 import pytest
@@ -18,9 +19,12 @@ from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama import heads as heads_module
 from localspec.llama import target_rows
-from localspec.llama.batch import Part
+from localspec.llama.batch import Batch, Part
+from localspec.llama.encoder import Encoder, MediaChunk
 from localspec.llama.heads import HeadSequence, LlamaHeads
+from localspec.llama.media_ids import media_ids
 from localspec.llama.model import LlamaModel
+from localspec.llama.native import native
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.staging import Rows
@@ -71,6 +75,7 @@ class Bench:
         self.target = LlamaModel(target, OPTIONS, mtp=heads is None)
         self.heads = self.target if heads is None else LlamaModel(heads, OPTIONS, is_heads=True)
         self._layers = () if heads is None else LAYERS
+        self.encoder: RandomEncoder | None = None
         self._kind = (heads_of(read_header(target)) if heads is None else None) or Heads()
 
     @property
@@ -95,7 +100,7 @@ class Bench:
         self, text: Sequence[int] = (), cancel: CancelFlag | None = None
     ) -> tuple[LlamaContext, LlamaHeads, HeadSequence]:
         """Return a target that has computed a text but for its last token, heads, and their sequence."""
-        target = LlamaContext(self.target)
+        target = LlamaContext(self.target, encoder=cast(Encoder, self.encoder))
         heads = self.of([target], cancel or CancelFlag())
         if text:
             target.prefill(text[:-1])
@@ -117,13 +122,16 @@ def text_of(random: Random, length: int) -> list[int]:
     return [random.randrange(256) for _ in range(length)]
 
 
-def check_after_any_drafts(bench: Bench, seed: int, close: float, rounds: int = 12) -> None:
+def check_after_any_drafts(
+    bench: Bench, seed: int, close: float, rounds: int = 12, picture: Sequence[int] = ()
+) -> None:
     """Draft, reject and go on; assert that what is proposed then is what heads propose that saw the text alone.
 
     Logits, of 10 and more, may differ by `close`: they come from passes of other widths.
     """
     random = Random(seed)
     text = text_of(random, random.choice((20, 70, 150)))
+    text = [*text[:-12], *picture, *text[-12:]]
     target, heads, own = bench.made(text)
     most = own.longest - 1 if bench.several else 4
     for _ in range(rounds):
@@ -150,6 +158,43 @@ def check_after_any_drafts(bench: Bench, seed: int, close: float, rounds: int = 
 def test_what_they_propose_depends_on_the_text_alone(bench: Bench) -> None:
     for seed in range(4):
         check_after_any_drafts(bench, seed, close=0.15)
+
+
+class RandomEncoder:
+    """Stands in for an `Encoder`: rows of its own for every chunk, at positions in a grid where the model has M-RoPE."""
+
+    most_at_once = 0
+
+    def __init__(self, model: LlamaModel) -> None:
+        self.width = int(native.llama_model_n_embd_inp(model.handle))
+        self.mrope = native.llama_model_rope_type(model.handle) >= native.LLAMA_ROPE_TYPE_MROPE
+
+    def batch(self, tokens: int, sequences: int) -> Batch:
+        sections = 4 if self.mrope else 1
+        return Batch(tokens, sequences, width=self.width, with_tokens=False, sections=sections)
+
+    def chunk(self, ids: Sequence[int]) -> MediaChunk:
+        count, places, moves = len(ids), None, None
+        rows = np.random.default_rng(-ids[0]).normal(0, 1, (count, self.width))
+        if self.mrope:
+            places = np.array(
+                [
+                    [0] * count,
+                    [at // 4 for at in range(count)],
+                    [at % 4 for at in range(count)],
+                    [0] * count,
+                ],
+                np.int32,
+            )
+            moves = np.array([[1] * count] * 3 + [[0] * count], np.int32)
+        return MediaChunk(rows.astype(np.float32), causal=True, places=places, moves=moves)
+
+
+def test_beside_a_picture_they_follow_the_rows_of_the_target(bench: Bench) -> None:
+    bench.encoder = RandomEncoder(bench.target)
+    picture = media_ids("a picture", 20, 5 if bench.encoder.mrope else 20)
+    for seed in range(3):
+        check_after_any_drafts(bench, seed, close=0.15, picture=picture)
 
 
 def test_of_a_long_text_they_begin_with_so_many_tokens_and_go_on_from_there(bench: Bench) -> None:

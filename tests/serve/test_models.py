@@ -1,7 +1,7 @@
 """Requests that name models: those on the disk are loaded; others are refused in the form of each interface."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
-from localspec.serve.catalogue import Catalogue
+from localspec.serve.catalogue import Catalogue, senses_of
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
 from tests.serve.serving import CHAT, COUNT, MESSAGES, OLLAMA, Served, bodies, served, user
@@ -177,3 +177,20 @@ def test_a_model_is_unloaded_after_a_while_and_loaded_again_when_asked() -> None
             assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
             assert until(lambda: server.client.get("/health").json()["status"] == "unloaded")
             assert server.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(("kind", "senses"), [("tiles", (True, False)), ("sound", (False, True))])
+def test_what_a_model_takes_is_known_before_it_is_loaded(
+    seeing_models: Callable[[str], tuple[Path, Path]],
+    tmp_path: Path,
+    kind: str,
+    senses: tuple[bool, bool],
+) -> None:
+    model, mmproj = tmp_path / "model.gguf", tmp_path / "mmproj-model.gguf"
+    model.touch()
+    known = ServedModel("a", LaunchOptions(target=str(model)), ReplyOptions())
+    assert senses_of(known) == (False, False)
+    mmproj.write_bytes(seeing_models(kind)[1].read_bytes())
+    assert senses_of(known) == senses
+    blind = replace(known, launch=replace(known.launch, mmproj="off"))
+    assert senses_of(blind) == (False, False)

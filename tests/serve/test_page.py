@@ -190,7 +190,7 @@ def test_a_person_attaches_pictures_where_the_model_sees(tab: Any, tmp_path: Pat
         person.see("#state", "a-pair is loaded")
         tab.locator("#files").wait_for(state="visible")
         tab.set_input_files("#files", names)
-        tab.wait_for_function("attached.length === 2")
+        assert until(lambda: tab.evaluate("attached.length") == 2)
         person.write("What are these?")
         person.see("article", "Yes.", last=True)
         assert "[1.png] [2.png] What are these?" in tab.inner_text("#log")
@@ -199,7 +199,7 @@ def test_a_person_attaches_pictures_where_the_model_sees(tab: Any, tmp_path: Pat
         assert question.typed == "What are these?"
         person.rest()
         tab.set_input_files("#files", names[:1])
-        tab.wait_for_function("attached.length === 1")
+        assert until(lambda: tab.evaluate("attached.length") == 1)
         person.write("bad")
         person.see("#problem", "this is a bug")
         assert tab.input_value("#text") == "bad", "it can be sent again, the picture with it"

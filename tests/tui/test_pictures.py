@@ -147,6 +147,14 @@ async def test_a_model_that_cannot_see_says_so_before_anything_is_lost(chat: Cha
     assert chat.contents == []
 
 
+def test_a_model_without_its_encoders_names_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.models.mmproj.model_that_takes", lambda kind: "toy")
+    with window(tmp_path) as opened:
+        refuses("such as toy after `localspec pull toy`", opened.session.require_senses, {"image"})
+
+
 @driven({"load_s": Path("go")})
 async def test_a_question_that_was_asked_before_the_model_was_there_comes_back(chat: Chat) -> None:
     placed(chat.session.folder)
@@ -194,6 +202,9 @@ def test_a_picture_is_refused_for_every_way_to_ask(tmp_path: Path) -> None:
         ("'{}/photo.png", "'{}/photo.png"),
         ("see {}/photo.png.bak", "see {}/photo.png.bak"),
         ("don't", "don't"),
+        ("{0}/photo.png is not @{0}/photo.png", "{0}/photo.png is not @{0}/photo.png"),
+        ("read\n{0}/photo.png", "read\n{0}/photo.png"),
+        ("@photo.png", "@photo.png"),
     ],
 )
 def test_a_dragged_file_is_attached(pasted: str, written: str, tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""Pictures and sounds that cannot be taken: one line of `run`, and no answer; one that moves is its first picture."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from lab.synthetic.encoders import write_encoder
+from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec
+from tests.llama.tiny_models import write_llama
+from tests.support.media import picture_file, sound_file
+from tests.test_media import bomb
+
+Models = Callable[[str], tuple[Path, Path]]
+
+
+def run(target: Path, encoder: Path, *files: Path) -> Done:
+    models = ("--target", str(target), "--mmproj", str(encoder), "--draft", "off")
+    attached = [word for file in files for word in ("-f", str(file))]
+    limits = ("--max-tokens", "6", "--temperature", "0", "--ctx", "2048")
+    return localspec("run", *PLAIN, *models, *limits, *attached, "What is this?")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "data", "words"),
+    [
+        ("tiles", "cut.png", picture_file(4)[:20_000], ("cut.png", "damaged")),
+        ("tiles", "bomb.png", bomb(), ("bomb.png", "too many pixels")),
+        ("tiles", "text.png", b"Dear reader,\n" * 9, ("text.png", "neither a picture nor")),
+        ("tiles", "talk.wav", sound_file(0), ("sounds",)),
+        ("sound", "cut.wav", b"RIFF\xff\xff\xff\xffWAVEfmt \x10" + bytes(300), ("cut.wav", "damaged")),
+        ("sound", "photo.png", picture_file(3), ("pictures",)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_taken_is_one_line(
+    seeing_models: Models, tmp_path: Path, kind: str, name: str, data: bytes, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(data)
+    done = run(*seeing_models(kind), file)
+    assert_one_complaint(done, 2, *words)
+
+
+def test_an_encoder_of_another_model_is_one_line(seeing_models: Models, tmp_path: Path) -> None:
+    target, _ = seeing_models("plain")
+    other = write_encoder("plain", write_llama(tmp_path / "tiny.gguf"), tmp_path / "other.gguf")
+    photo = tmp_path / "photo.png"
+    photo.write_bytes(picture_file(3))
+    done = run(target, other, photo)
+    assert_one_complaint(done, 4, "other.gguf", "width 64")
+
+
+def test_an_encoder_whose_tokens_a_model_lacks_is_one_line(
+    seeing_models: Models, smollm2_path: Path, tmp_path: Path
+) -> None:
+    photo = tmp_path / "photo.png"
+    photo.write_bytes(picture_file(3))
+    done = run(smollm2_path, seeing_models("tiles")[1], photo)
+    assert_one_complaint(done, 2, "lacks tokens of the encoder", "--mmproj")
+
+
+def test_fifty_pictures_beyond_the_context_are_one_line(
+    seeing_models: Models, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{number}.png" for number in range(50)]
+    for file in files:
+        file.write_bytes(picture_file(9))
+    done = run(*seeing_models("plain"), *files)
+    assert_one_complaint(done, 1, "context")
+
+
+def test_a_picture_that_moves_is_its_first(seeing_models: Models, tmp_path: Path) -> None:
+    first = Image.open(io.BytesIO(picture_file(10))).convert("P")
+    still, moving = tmp_path / "s.png", tmp_path / "m.gif"
+    first.save(still)
+    first.save(moving, save_all=True, append_images=[Image.new("P", first.size, 9)])
+    texts = [run(*seeing_models("tiles"), file).out for file in (still, moving)]
+    assert texts[0]
+    assert texts[0] == texts[1]
