@@ -211,7 +211,7 @@ def new_weights(
 
 
 def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
-    """Write a head's file; matrices are of 8 bits where blocks divide their rows.
+    """Write a head's file; matrices but the encoder's are of 8 bits where blocks divide their rows.
 
     Args:
         target: whose tokenizer the file has, too.
@@ -239,7 +239,8 @@ def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
             writer.add_key_value(name, field.contents(), field.types[0], sub_type=inner)
     for name, its in NAMES.items():
         weights, kind = state["weights"][name].detach().float().numpy(), None
-        if weights.ndim > 1 and weights.shape[1] % _BLOCK == 0:
+        # Blocks of 8 bits have no room for a few weights of the encoder that are much larger than the others.
+        if name != "fc" and weights.ndim > 1 and weights.shape[1] % _BLOCK == 0:
             weights, kind = gguf.quants.quantize(weights, _Q8_0), _Q8_0
         writer.add_tensor(f"{its}.weight", weights, raw_dtype=kind)
     writer.add_tensor("d2t", state["ids"].numpy())  # ids, not differences to their places
