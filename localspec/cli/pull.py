@@ -159,7 +159,7 @@ class Preview:
     def _print_forecast(self, each: Wanted) -> None:
         try:
             headers = [model_header(model) for model in each.models]
-            encoder = self._encoder_bytes(each.target)
+            encoder = self._encoder_bytes(each)
         except ModelUnavailable:
             raise
         except LocalspecError as error:
@@ -179,11 +179,10 @@ class Preview:
         self._problems += len(problems)
         self._waiting.remove(each)
 
-    def _encoder_bytes(self, target: ModelEntry | Path) -> int:
-        mmproj = target.mmproj if isinstance(target, ModelEntry) else None
-        if mmproj is None or not mmproj.is_known or self._launch.reads_text_only:
+    def _encoder_bytes(self, each: Wanted) -> int:
+        if each.mmproj is None or self._launch.reads_text_only:
             return 0
-        return encoder_bytes(model_header(mmproj))
+        return encoder_bytes(model_header(each.mmproj))
 
     def _notify(self, text: str) -> None:
         notice(printable(text))

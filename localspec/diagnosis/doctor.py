@@ -30,7 +30,7 @@ from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device, devices
 from localspec.llama.safe_widths import SafeWidths
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.models.entries import SHA256, ModelEntry, shards_of
+from localspec.models.entries import SHA256, ModelEntry, files_of
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.hub import plain_client
 from localspec.models.inventory import inventory
@@ -247,7 +247,7 @@ def store(
     blobs = root / "blobs"
     stored = sorted(blobs.iterdir()) if blobs.is_dir() else []
     models = load_registry().models.values()
-    sizes = {shard.sha256: shard.size_bytes for model in models for shard in shards_of(model)}
+    sizes = {file.sha256: file.size_bytes for model in models for file in files_of(model)}
     total = 0
     for file in stored:
         problem = _problem_of_file(file, sizes.get(file.name))

@@ -90,11 +90,11 @@ def _models(files: Sequence[ModelEntry]) -> dict[str, dict[tuple[int, int], Mode
 def mmproj_for(model: str, names: Sequence[str], *, mixed: bool = False) -> str | None:
     """Return which of several files is the mmproj of a model; None without one.
 
-    One that is named after a model is for that model alone; any other is for all models beside it.
+    One that is named after a model is for that model alone; any other is for all models in its folder.
 
     Args:
         model: file of the model.
-        names: of all files beside it, itself among them.
+        names: of all files of its folder, itself among them.
         mixed: whether these may be files of models that have nothing to do with each other, as in a folder of a user's.
     """
     if _is_mmproj(model):

@@ -29,7 +29,7 @@ def mmproj_of(model: ModelEntry | Path) -> Path | None:
     """Return the mmproj file of a model that is on this machine; None without one.
 
     Args:
-        model: an entry, or a file: in the store, or of the user's own, where one that lies beside it counts.
+        model: an entry, or a file: in the store, or of the user's own, where one in its folder counts.
     """
     store = Store(data_dir())
     if isinstance(model, ModelEntry):
@@ -38,10 +38,10 @@ def mmproj_of(model: ModelEntry | Path) -> Path | None:
     for entry in entries:
         if entry.mmproj is not None and store.path_of(entry) == model:
             return store.path_of(entry.mmproj)
-    return beside(model)
+    return mmproj_in_folder(model)
 
 
-def beside(model: Path) -> Path | None:
+def mmproj_in_folder(model: Path) -> Path | None:
     """Return the mmproj file in the folder of a model that is the model's by its name, or as the only model there."""
     for file in dict.fromkeys((model, model.resolve())):
         with suppress(OSError):

@@ -16,7 +16,7 @@ from localspec.models.entries import HubName, ModelEntry, files_of, of_shards
 from localspec.models.file_names import models_in
 from localspec.models.gguf import model_files, read_header
 from localspec.models.ledger import IMPORTS
-from localspec.models.mmproj import beside, encoded, why_no_mmproj
+from localspec.models.mmproj import encoded, mmproj_in_folder, why_no_mmproj
 from localspec.models.registry import Registry, name_list
 from localspec.models.store import Store, sha256_of
 from localspec.storage.files import private_directory
@@ -175,9 +175,9 @@ def _model_in(folder: Path) -> Path:
     return folder / names[0]
 
 
-def _mmproj_beside(name: str, file: Path) -> tuple[ModelEntry, Path] | None:
-    """Return the entry of the mmproj file beside a model, and the file; None, with a notice, where it does not fit."""
-    path = beside(file)
+def _own_mmproj(name: str, file: Path) -> tuple[ModelEntry, Path] | None:
+    """Return the entry of the mmproj file in the folder of a model, and the file; None, with a notice, where it does not fit."""
+    path = mmproj_in_folder(file)
     if path is None:
         return None
     try:
@@ -230,7 +230,7 @@ def import_file(
         ModelEntry(f"{name} shard {number} of {len(files)}", each.stat().st_size, sha256_of(each))
         for number, each in enumerate(files, 1)
     ]
-    mmproj = _mmproj_beside(name, file)
+    mmproj = _own_mmproj(name, file)
     if mmproj is not None:
         files.append(mmproj[1])
     imported = replace(of_shards(name, parts), origin=shown(files[0]), mmproj=mmproj and mmproj[0])

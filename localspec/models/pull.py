@@ -12,6 +12,7 @@ from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry, shards_of
 from localspec.models.hub import in_hub_cache
 from localspec.models.ledger import PINS, pin_name
+from localspec.models.mmproj import mmproj_of
 from localspec.models.names import learn, models_of
 from localspec.models.obtain import obtain
 from localspec.models.registry import load_registry
@@ -39,10 +40,16 @@ class Wanted:
         return (self.target,) if self.draft_model is None else (self.target, self.draft_model)
 
     @property
+    def mmproj(self) -> ModelEntry | Path | None:
+        """The target's mmproj file; None where it has none, or that is not known."""
+        if isinstance(self.target, Path):
+            return mmproj_of(self.target)
+        return None if self.target.needs_mmproj else self.target.mmproj
+
+    @property
     def files(self) -> tuple[ModelEntry | Path, ...]:
         """The models, and the target's mmproj file if it is known."""
-        mmproj = self.target.mmproj if isinstance(self.target, ModelEntry) else None
-        return self.models if mmproj is None or not mmproj.is_known else (*self.models, mmproj)
+        return self.models if self.mmproj is None else (*self.models, self.mmproj)
 
 
 def pull(*names: str) -> list[Path]:

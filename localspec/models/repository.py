@@ -42,9 +42,9 @@ def of_repository(wanted: HubName) -> ModelEntry:
     name = HubName(wanted.repo, None if bare else quant).text
     shards = [replace(file, name=f"{name} {file.name}") for file in chosen]
     mmproj = mmproj_for(chosen[0].name, [file.name for file in files])
-    beside = next((replace(f, name=f"{name} {f.name}") for f in files if f.name == mmproj), None)
+    file = next((replace(f, name=f"{name} {f.name}") for f in files if f.name == mmproj), None)
     entry = of_shards(name, shards)
-    return replace(entry, quant=quant or "", pin=_today(commit, None), mmproj=beside)
+    return replace(entry, quant=quant or "", pin=_today(commit, None), mmproj=file)
 
 
 def of_entry(entry: ModelEntry) -> ModelEntry:

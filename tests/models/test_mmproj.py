@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from localspec.cli import pull as pull_verb
 from localspec.errors import UsageError
+from localspec.launch.fit import Outlook
 from localspec.models.architectures import why_no_target
 from localspec.models.entries import Medium, ModelEntry
 from localspec.models.file_names import mmproj_for
 from localspec.models.gguf import GgufHeader, parse_header
 from localspec.models.inventory import inventory, plan_removal, remove
+from localspec.models.memory import encoder_bytes
 from localspec.models.mmproj import (
     encoded,
     in_words,
@@ -22,9 +25,10 @@ from localspec.models.mmproj import (
     takes,
     why_no_mmproj,
 )
-from localspec.models.pull import fetch
+from localspec.models.pull import Wanted, fetch
 from localspec.models.registry import Registry, load_registry, parse_registry
 from localspec.models.store import Store
+from localspec.options import LaunchOptions
 from tests.models.gguf_builder import Content, Tensor, build, model_file, model_values
 from tests.models.loopback_hub import COMMIT, loopback_hub
 from tests.models.sources import add, entry_for
@@ -313,3 +317,21 @@ def test_check_refuses_the_mmproj_of_another_model(machine: ToyMachine, tmp_path
     assert "toy takes text, images, audio" in machine.succeed("check", "toy", str(file)).out
     file.write_bytes(SEES[:60])
     assert machine.run("check", "toy", str(file)).err.count("\n") == 1
+
+
+def test_the_forecast_before_a_download_counts_the_encoders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.gguf").write_bytes(target_file())
+    (tmp_path / "mmproj.gguf").write_bytes(SEES)
+    counted: list[int] = []
+
+    def forecast(*arguments: Any) -> Outlook:
+        counted.append(arguments[-1])
+        return Outlook((), ())
+
+    monkeypatch.setattr(pull_verb, "forecast", forecast)
+    for launch in (LaunchOptions(), LaunchOptions(mmproj="off")):
+        pull_verb.Preview([Wanted("toy", tmp_path / "a.gguf")], launch).after()
+    assert counted == [encoder_bytes(header(SEES)), 0]
+    assert counted[0] >= 128
