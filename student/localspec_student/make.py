@@ -122,8 +122,8 @@ class Making:
                     n_new += len(talk.tokens)
                     done += 0 if talk.is_held_out else len(talk.tokens)
                     left_s = (monotonic() - begun_s) * max(0.0, missing / n_new - 1)
-                    text = f"{done:,} of {goal:,} tokens, {duration_text(left_s)} left"
-                    self.draw(f"collecting {bar(done / goal)} {text}")
+                    left = f", {duration_text(left_s)} left" * (n_new > _HELD_TOKENS * _PART)
+                    self.draw(f"collecting {bar(done / goal)} {done:,} of {goal:,} tokens{left}")
                     if len(part) == _PART:
                         add_part(folder, part)
                         part = []

@@ -15,7 +15,7 @@ class Recipe:
         tokens: Tokens of conversations to train on, which the model writes. Default: 250000.
         ids: Ids that the head can propose, the model's likeliest. Default: 24576.
         depths: Drafted tokens that training unrolls. Default: 5.
-        epochs: How often each token is trained on. Default: 4.
+        epochs: How often each token is trained on. Default: 3.
         batch: Tokens of a step. Default: 1024.
         rate: Learning rate at its highest. Default: 0.0008.
         decay: Weight decay. Default: 0.05.
@@ -30,7 +30,7 @@ class Recipe:
     tokens: int = flag("N", default=250_000, type=IntRange(1))
     ids: int = flag("N", default=24_576, type=IntRange(1))
     depths: int = flag("N", default=5, type=IntRange(1))
-    epochs: int = flag("N", default=4, type=IntRange(1))
+    epochs: int = flag("N", default=3, type=IntRange(1))
     batch: int = flag("N", default=1024, type=IntRange(1))
     rate: float = flag("X", default=8e-4, type=FloatRange(0))
     decay: float = flag("X", default=0.05, type=FloatRange(0))
