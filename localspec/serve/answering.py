@@ -408,7 +408,11 @@ class _Events:
         if not done:
             return None
         task = done.pop()
-        at, event = self._next.pop(task), task.result()
+        at = self._next.pop(task)
+        try:
+            event = task.result()
+        finally:
+            del task  # see `unless_gone`
         if isinstance(event, Finished):
             await self._replies[at].aclose()
         else:
@@ -441,3 +445,7 @@ async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, T]) -> T:
         task.cancel()
         watcher.cancel()
         await asyncio.gather(task, watcher, return_exceptions=True)
+        del (
+            task,
+            watcher,
+        )  # an error's traceback holds this frame, and the frame held the error: pictures stayed in memory

@@ -1,5 +1,6 @@
 """Pictures and sounds in every interface, by the makers' own clients, and what is refused of them."""
 
+import gc
 import io
 import os
 import socket
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from localspec.messages import MediaPart, TextPart, ToolResult
+from localspec.messages import MediaPart, Message, TextPart, ToolResult
 from localspec.serve import bodies as limits
 from localspec.toolbox.folder import Folder
 from tests.serve.clients import ollama
@@ -442,3 +443,21 @@ def test_few_bodies_are_large_at_a_time() -> None:
             assert server.post(CHAT, **asking(url_of(png()))[CHAT], max_tokens=1).status_code == 200
             server.residence.residents[0].backend._engine.stop()
         assert until(lambda: server.post(CHAT, **body | {"max_tokens": 1}).status_code == 200)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refused_request_leaves_nothing_in_memory(stream: bool) -> None:
+    def held() -> int:
+        return sum(isinstance(each, Message) and bool(each.media) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()  # it comes late where a few objects are large
+    try:
+        with served({"otherwise": ["Hello."]}) as server:
+            before = held()
+            for _ in range(3):
+                server.refuse(CHAT, "text only", **asking(url_of(png()))[CHAT], stream=stream)
+            server.asked.clear()
+            assert until(lambda: held() == before)
+    finally:
+        gc.enable()
