@@ -354,6 +354,9 @@ def test_only_files_below_the_folder_are_opened(tmp_path: Path) -> None:
             "deep%20down/b.png",
             "./deep down/../a.png",
             str(folder / "a.png"),
+            f"localhost{folder}/a.png",
+            f"LocalHost{folder}/a.png?size=2",
+            "a.png?",
         ):
             for path in (CHAT, RESPONSES, MESSAGES, COUNT):
                 answer = server.post(path, **asking(f"file://{name}")[path])
