@@ -95,13 +95,10 @@ def test_a_truncated_picture_is_refused(at: int) -> None:
 
 
 def test_a_picture_with_damaged_tags_is_refused() -> None:
-    turned = Image.Exif()
-    turned[0x0112] = 6
     file = io.BytesIO()
-    Image.new("RGB", (3, 2)).save(file, "PNG", exif=turned)
-    data, at = file.getvalue(), file.getvalue().index(b"MM\0*") + 4
+    Image.new("RGB", (3, 2)).save(file, "PNG", exif=b"MM\0*\0\0\0")
     with pytest.raises(UsageError, match="damaged"):
-        picture(data[:at] + b"\0\0\xff\xff" + data[at + 4 :], "a.png")
+        picture(file.getvalue(), "a.png")
 
 
 def test_pixels_stand_upright_and_without_alpha() -> None:
