@@ -2,10 +2,15 @@
 
 import io
 import warnings
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localspec.display import printable_line
 from localspec.errors import UsageError
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 MOST_BYTES = 32 << 20
 """Of one picture or sound."""
@@ -101,21 +106,9 @@ def picture_size(data: bytes, name: str) -> tuple[int, int]:
     Raises:
         UsageError: it is no picture, or too large.
     """
-    # Imported where a picture is read.
-    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
-
+    with _opened(data, name, "its header cannot be read") as image:
+        width, height = image.size
     visible = printable_line(name)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-                width, height = image.size
-    except Image.DecompressionBombError:
-        raise UsageError(
-            f"{visible} has too many pixels: give one of {MOST_PIXELS // 10**6} million at most"
-        ) from None
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
-        raise UsageError(f"{visible} is damaged: its header cannot be read") from None
     if width * height > MOST_PIXELS:
         raise UsageError(
             f"{visible} has {width} x {height} pixels: give one of {MOST_PIXELS // 10**6} million at most"
@@ -134,24 +127,41 @@ def picture(data: bytes, name: str, within: tuple[int, int] | None = None) -> Pi
     Raises:
         UsageError: it is damaged, or too large.
     """
-    from PIL import Image, ImageOps  # noqa: PLC0415
+    from PIL import ImageOps  # noqa: PLC0415
 
     picture_size(data, name)
+    with _opened(data, name, "it cannot be decoded; give another file") as image:
+        if within is not None:  # a JPEG is decoded small
+            image.draft("RGB", (2 * max(within), 2 * max(within)))
+        upright = ImageOps.exif_transpose(image)
+        if upright.mode.startswith("I;16"):  # else all of it would be white
+            upright = upright.point(lambda value: value * (1 / 256)).convert("L")
+        upright = upright.convert("RGB")
+        if within is not None:
+            upright.thumbnail(within)
+        return Picture(*upright.size, upright.tobytes())
+
+
+@contextmanager
+def _opened(data: bytes, name: str, why: str) -> "Iterator[Image.Image]":
+    """Open a picture; whatever fails while it is open is one line, which says `why`."""
+    # Imported where a picture is read.
+    from PIL import Image  # noqa: PLC0415
+
+    visible = printable_line(name)
     try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-            if within is not None:  # a JPEG is decoded small
-                image.draft("RGB", (2 * max(within), 2 * max(within)))
-            upright = ImageOps.exif_transpose(image)
-            if upright.mode.startswith("I;16"):  # else all of it would be white
-                upright = upright.point(lambda value: value * (1 / 256)).convert("L")
-            upright = upright.convert("RGB")
-            if within is not None:
-                upright.thumbnail(within)
-            return Picture(*upright.size, upright.tobytes())
-    except (OSError, ValueError, SyntaxError, EOFError, MemoryError, IndexError, TypeError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+                yield image
+    except Image.DecompressionBombError:
         raise UsageError(
-            f"{printable_line(name)} is damaged: it cannot be decoded; give another file"
+            f"{visible} has too many pixels: give one of {MOST_PIXELS // 10**6} million at most"
         ) from None
+    except (
+        Exception
+    ):  # Pillow names no kinds: parsers of damaged tags raise struct.error and others
+        raise UsageError(f"{visible} is damaged: {why}") from None
 
 
 def sound_seconds(data: bytes) -> float | None:

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any, Literal
 
 import msgspec
@@ -63,12 +63,14 @@ class MediaPart(Tagged, frozen=True):
     Args:
         kind: which of the two.
         name: as the user wrote it.
-        data: the file, byte by byte; base64 in JSON.
+        data: the file, byte by byte; base64 in JSON. Empty where the history lacks it.
+        missing: hash of the file where the history lacks it.
     """
 
     kind: Literal["image", "audio"]
     name: str
     data: bytes
+    missing: str = ""
 
     @classmethod
     def of(cls, data: bytes, name: str) -> "MediaPart":
@@ -90,7 +92,7 @@ class MediaPart(Tagged, frozen=True):
     @property
     def sha256(self) -> str:
         """The hash of the file, in hexadecimal digits."""
-        return hashlib.sha256(self.data).hexdigest()
+        return self.missing or hashlib.sha256(self.data).hexdigest()
 
     @property
     def data_url(self) -> str:
@@ -376,16 +378,19 @@ def _parts(
     open_url: Callable[[str], MediaPart],
 ) -> Iterator[Part]:
     """Return what a user says; texts that follow one another are one text, in which documents are found."""
+    pictures, sounds = count(1), count(1)
     for is_text, forms in groupby(content, lambda each: isinstance(each, _TextForm)):
         texts = list[str]()
-        for at, each in enumerate(forms, 1):
+        for each in forms:
             match each:
                 case _TextForm():
                     texts.append(checked_text(each.text, f"a part of {what}"))
                 case _ImageForm():
-                    yield _from_url(each.image_url.url, f"picture {at} of {what}", open_url)
+                    yield _from_url(
+                        each.image_url.url, f"picture {next(pictures)} of {what}", open_url
+                    )
                 case _AudioForm():
-                    name = f"sound {at} of {what}"
+                    name = f"sound {next(sounds)} of {what}"
                     yield MediaPart.of_base64(each.input_audio.data, name)
         if is_text:
             yield from _with_documents("".join(texts))

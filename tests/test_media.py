@@ -94,6 +94,13 @@ def test_a_truncated_picture_is_refused(at: int) -> None:
         picture(png(9, 9)[:at], "a.png")
 
 
+def test_a_picture_with_damaged_tags_is_refused() -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (3, 2)).save(file, "PNG", exif=b"MM\0*\0\0\0")
+    with pytest.raises(UsageError, match="damaged"):
+        picture(file.getvalue(), "a.png")
+
+
 def test_pixels_stand_upright_and_without_alpha() -> None:
     file, turned = io.BytesIO(), Image.Exif()
     turned[0x0112] = 6  # a camera that was held upright
@@ -116,6 +123,16 @@ def test_pixels_stand_upright_and_without_alpha() -> None:
 def test_nothing_is_fetched_and_no_damaged_base64_is_taken(part: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         from_json(user(part))
+
+
+def test_an_error_counts_pictures_and_sounds_of_the_whole_message() -> None:
+    look, wrong = (
+        {"type": "image_url", "image_url": {"url": url(data)}} for data in (png(), b"words")
+    )
+    sound = {"type": "input_audio", "input_audio": {"data": "aaaa", "format": "wav"}}
+    for last, name in ((wrong, "picture 2"), (sound, "sound 1")):
+        with pytest.raises(UsageError, match=f"^{name} of the message is "):
+            from_json(user(look, {"type": "text", "text": "x"}, last))
 
 
 def test_only_the_user_shows_something() -> None:

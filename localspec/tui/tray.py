@@ -1,6 +1,7 @@
 """Tray: the pictures and sounds of a conversation that are no files, and how many tokens each takes."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -8,9 +9,10 @@ from types import MappingProxyType
 from localspec.engine.engine import RemoteEngine
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import MediaPart, Message
-from localspec.session.attachments import attached, label, mentions
+from localspec.session.attachments import attached, label, mentioned, mentions, unmatched
 from localspec.tui.clipboard import clipboard_picture
 
+_UNMENTIONABLE = re.compile(r'["\n]')
 _WORD = "."
 """Counted with a picture and without it: some templates refuse a message without words."""
 
@@ -55,6 +57,17 @@ class Tray:
             number += 1
         self.held[name] = MediaPart.of(data, name)
         return name
+
+    def take_back(self, text: str, media: Sequence[MediaPart]) -> str:
+        """Return a question that can be sent again, with mentions of all its pictures and sounds; those that are no files here are held."""
+        for part in media:
+            name = _UNMENTIONABLE.sub("'", part.name) or part.kind
+            mention = f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
+            if part.data and unmatched(mention, self._folder):
+                self.held[name] = part
+            if not mentioned(text, {name: part}):
+                text = f"{text} {mention}".lstrip()
+        return text
 
     def mentioned(
         self, text: str, others: Mapping[str, MediaPart] = MappingProxyType({})

@@ -15,6 +15,8 @@ from tests.llama.tiny_models import write_llama
 from tests.support.media import picture_file, sound_file
 
 _SMALL = (0, 2, 13, 18)
+_TURNED = Image.Exif()
+_TURNED[0x0112] = 6
 
 
 def _saved(form: str, **options: object) -> bytes:
@@ -28,7 +30,7 @@ SEEDS = (
     picture_file(18, "JPEG"),
     _saved("GIF", save_all=True, append_images=[Image.new("L", (57, 57), 90)]),
     _saved("BMP"),
-    _saved("WEBP"),
+    *(_saved(form, exif=_TURNED) for form in ("JPEG", "PNG", "WEBP")),
     sound_file(0),
     sound_file(1)[:2000],
 )
