@@ -130,7 +130,7 @@ def test_texts_and_pictures_stay_in_their_order(server: Served) -> None:
         ]
         assert kinds == ["Before. ", png(1), "How many?", png(2)]
         names = [each.name for each in question(server) if isinstance(each, MediaPart)]
-        assert names == ["picture 1 of message 1"] * 2
+        assert names == ["picture 1 of message 1", "picture 2 of message 1"]
 
 
 def test_openais_client_sends_pictures_and_streams(client: Any) -> None:
