@@ -180,6 +180,12 @@ def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any, tmp_path: Path)
         assert until(lambda: server.under_way() == 0), "a page that is closed asks for nothing"
 
 
+SLOW_READS = """() => {
+  const read = FileReader.prototype.readAsDataURL;
+  FileReader.prototype.readAsDataURL = function (file) { setTimeout(() => read.call(this, file), 500); };
+}"""
+
+
 @pytest.mark.slow
 def test_a_person_attaches_pictures_where_the_model_sees(tab: Any, tmp_path: Path) -> None:
     names = [tmp_path / f"{shade}.png" for shade in (1, 2)]
@@ -204,6 +210,23 @@ def test_a_person_attaches_pictures_where_the_model_sees(tab: Any, tmp_path: Pat
         person.see("#problem", "this is a bug")
         assert tab.input_value("#text") == "bad", "it can be sent again, the picture with it"
         assert tab.evaluate("attached.length") == 1
+        assert tab.inner_text("#attached").split() == ["1.png", "Remove"]
+        tab.click("#attached button")
+        tab.fill("#text", "")
+        person.write("Only words.")
+        person.see("article", "Yes.", last=True)
+        assert server.request.messages[-1].media == ()
+        person.rest()
+        tab.set_input_files("#files", names)
+        assert until(lambda: tab.evaluate("attached.length") == 2)
+        tab.click("#clear")
+        assert until(lambda: tab.locator("#attached li").count() == 0)
+        # A file that is still being read belongs to the message that is sent meanwhile.
+        tab.evaluate(SLOW_READS)
+        tab.set_input_files("#files", names[1:])
+        person.write("Which is it?")
+        person.see("article", "Yes.", last=True)
+        assert [each.data for each in server.request.messages[-1].media] == [png(1)]
     with served(SCRIPT) as server:
         Person(tab, server).see("#state", "a-pair is loaded")
         assert until(lambda: tab.locator("option").count() == 1)

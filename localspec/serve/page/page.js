@@ -8,6 +8,7 @@ const STATES = { loaded: "is loaded", loading: "is being loaded", unloaded: "is 
 let key = sessionStorage.getItem("key") || "";
 let messages = [];
 let attached = []; // pictures and sounds of the next message
+let reading = Promise.resolve(); // until all that were chosen are attached
 let running = null; // the AbortController of the answer under way
 let looking = false;
 let listed = ""; // for which state the models were listed
@@ -167,7 +168,7 @@ async function answer() {
 function takeBack(article) {
   const parts = [messages.pop().content].flat();
   const content = parts.map((each) => (typeof each === "string" ? each : each.text || "")).join("");
-  attached = parts.filter((each) => each.image_url);
+  attach([...parts.filter((each) => each.image_url), ...attached]);
   article.previousElementSibling.remove();
   article.remove();
   if (!$("text").value) $("text").value = content;
@@ -185,15 +186,29 @@ function figures(event) {
   return parts.join(" · ");
 }
 
+/** Attaches files to the next message, in place of others, and lists them; a button removes each. */
+function attach(parts) {
+  attached = parts;
+  $("attached").replaceChildren();
+  for (const each of parts) {
+    const item = add($("attached"), "li", visible(`${each.name} `));
+    const button = add(item, "button", "Remove");
+    button.type = "button";
+    button.setAttribute("aria-label", visible(`Remove ${each.name}`));
+    button.addEventListener("click", () => attach(attached.filter((other) => other !== each)));
+  }
+}
+
 /** Sends what is in the box, and the files with it. */
-function send() {
+async function send() {
+  await reading;
   const text = $("text").value.trim();
   if (running || !(text || attached.length)) return;
   const words = text ? [{ type: "text", text }] : [];
   messages.push({ role: "user", content: attached.length ? [...attached, ...words] : text });
   turn("You", [...attached.map((each) => `[${each.name}]`), text].join(" "));
-  $("text").value = $("files").value = "";
-  attached = [];
+  $("text").value = "";
+  attach([]);
   answer();
 }
 
@@ -293,7 +308,11 @@ $("text").addEventListener("keydown", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") stop();
 });
-$("files").addEventListener("change", async () => (attached = await Promise.all([...$("files").files].map(part))));
+$("files").addEventListener("change", () => {
+  const parts = Promise.all([...$("files").files].map(part));
+  $("files").value = "";
+  reading = reading.then(async () => attach([...attached, ...(await parts)]));
+});
 $("model").addEventListener("change", arrange);
 $("stop").addEventListener("click", stop);
 $("again").addEventListener("click", () => {
@@ -305,6 +324,7 @@ $("again").addEventListener("click", () => {
 });
 $("clear").addEventListener("click", () => {
   messages = [];
+  reading = reading.then(() => attach([]));
   $("log").replaceChildren();
   $("problem").textContent = "";
   arrange();
