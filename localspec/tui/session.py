@@ -105,7 +105,7 @@ class Session:
         self.note: Callable[[str], None] = lambda _text: None
         self.models = Models(engine, load, self._restore_state)
         self.settings = self.usual = ChatSettings(options)
-        self.tray = Tray(engine, folder)
+        self.tray = Tray(engine, folder, lambda: talk.media_names)
         self.work, self.docs = work, docs or Docs()
         self.exchange: Exchange | None = None
         self.gains: list[float] = []

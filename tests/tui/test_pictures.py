@@ -227,13 +227,23 @@ def test_a_question_that_is_taken_back_keeps_its_picture(tmp_path: Path) -> None
     with window(tmp_path, number) as second:
         second.session.load("seer")
         second.hear(SEER)
+        assert second.session.attached_media("@clipboard-1.png") == []
         text = second.session.undo()
+        assert second.session.attached_media("@clipboard-1.png") == [other]
         assert text == "And these? @clipboard-1.png @\"a 'b'.png\""
         second.ask(text, "Two.")
         assert [each.data for each in second.request.messages[-1].media] == [
             other.data,
             spaced.data,
         ]
+    with window(tmp_path, number) as editing:
+        editing.session.load("seer")
+        editing.hear(SEER)
+        assert editing.session.tray.hold(other.data, "clipboard", "png") == "clipboard-2.png"
+        editing.session.ask_instead(1, "Is @clipboard-2.png like @clipboard-1.png?")
+        media = editing.session.talk.messages[0].message.media
+        assert [each.data for each in media] == [other.data, picture.data]
+        editing.answer("No.")
     with window(tmp_path, number) as third:
         third.session.talk.say(question_with("And these?", [other, spaced]))  # never answered
         third.session.compact()
