@@ -215,7 +215,7 @@ def test_a_person_attaches_pictures_where_the_model_sees(tab: Any, tmp_path: Pat
         tab.fill("#text", "")
         person.write("Only words.")
         person.see("article", "Yes.", last=True)
-        assert server.request.messages[-1].media == ()
+        assert [*server.request.messages[-1].media] == []
         person.rest()
         tab.set_input_files("#files", names)
         assert until(lambda: tab.evaluate("attached.length") == 2)
