@@ -68,9 +68,8 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
 @click.argument("name", metavar="[MODEL]", required=False)
 def forget(name: str | None) -> int:
     """Delete what was collected and trained, for MODEL or for all. A head in use stays: `localspec rm` removes it."""
-    if name is not None:
-        with suppress(ModelUnavailable):  # what was made of a model stays when its pair goes
-            name = pair_of(name, load_registry(tailored=False)).name
+    with suppress(ModelUnavailable):  # what was made of a model stays when its pair goes
+        name = name and pair_of(name, load_registry(tailored=False)).name
     every = [each for each in (data_dir() / "student").glob("*@*") if each.is_dir()]
     folders = [each for each in every if name in {None, each.name.partition("@")[0]}]
     if name is not None and not folders:
@@ -85,7 +84,7 @@ def forget(name: str | None) -> int:
 
 
 def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
-    """Return the user's own prompts by their keys, one in ten of them held out; raises UsageError where that is too few."""
+    """Return the user's own prompts by their keys, first the tenth that is held out; raises UsageError where they are too few."""
     prompts = [] if wanted.prompts is None else read(Path(wanted.prompts))
     if wanted.history:
         with closing(History(data_dir() / "history")) as history:
@@ -99,7 +98,7 @@ def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
     for each in prompts:
         digest = hashlib.sha256(each.prompt.encode()).hexdigest()[:16]
         own["held:" * (int(digest, 16) % _HELD_SHARE == 0) + f"own:{digest}"] = each
-    return own
+    return dict(sorted(own.items(), key=lambda each: not each[0].startswith("held:")))
 
 
 def main() -> int:

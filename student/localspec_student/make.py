@@ -7,11 +7,10 @@ import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import prod
 from pathlib import Path
 from statistics import mean
-from time import monotonic
+from time import gmtime, monotonic, strftime
 
 import click
 
@@ -81,10 +80,12 @@ class Making:
             goal = self.recipe.tokens + (base["tokens"] if base else 0)
             ends = self._collect(target, folder, goal)
             train, held, tokens = list[Talk](), list[Talk](), 0
-            for talk in read_talks(folder):
+            # The user's own come first: they may have been wanted when there were enough of others.
+            for talk in sorted(read_talks(folder), key=lambda each: each.key not in self.own):
                 (held if talk.is_held_out else train if tokens < goal else []).append(talk)
                 tokens += 0 if talk.is_held_out else len(talk.tokens)
-            settings = repr((self.recipe, goal, base and base["key"]))
+            own = (each.key for each in train if each.key in self.own)
+            settings = repr((self.recipe, goal, base and base["key"], *own))
             key = hashlib.sha256(settings.encode()).hexdigest()[:12]
             file = folder / f"training-{key}.pt"
             begun = load(file) if file.exists() else base
@@ -98,25 +99,29 @@ class Making:
         runtime = load_models(plan, self.cancel, parallel=None)
         with closing(runtime.assistant):
             teacher, old = Teacher(runtime, target, self.cancel), [*read_talks(folder)]
-            done = sum(len(each.tokens) for each in old if not each.is_held_out)
+            lessons = [each for each in old if not each.is_held_out]
+            done = sum(len(each.tokens) for each in lessons)
+            mine = sum(len(each.tokens) for each in lessons if each.key in self.own)
             bundled_ones = enumerate(per_workload(bundled(), self.wanted.held))
             first = {f"held:{number}": each for number, each in bundled_ones} | {**self.own}
             known, answers = {each.key for each in old}, dict[str, list[str]]()
-            held = {key for key in first if key.startswith("held:")} - known
-            missing = max(0, goal - done) + _HELD_TOKENS * len(held)
+            due = {*first} - known
+            held = _HELD_TOKENS * sum("held:" in key for key in due)
+            missing = held + max(0, goal - done, min(goal - mine, _HELD_TOKENS * len(due) - held))
             self._announce(target, runtime, missing, goal)
             part, begun_s, n_new = list[Talk](), monotonic(), 0
             for each in old:
                 answers.setdefault(each.kind, []).append(teacher.text(each))
             waiting = teacher.talks(jobs(first, known, answers))
             try:
-                while done < goal or held:
+                while done < goal or (due and (mine < goal or any("held:" in key for key in due))):
                     talk = next(waiting)
                     part.append(talk)
                     answers.setdefault(talk.kind, []).append(teacher.text(talk))
-                    held.discard(talk.key)
+                    due.discard(talk.key)
                     n_new += len(talk.tokens)
-                    done += 0 if talk.is_held_out else len(talk.tokens)
+                    lesson = 0 if talk.is_held_out else len(talk.tokens)
+                    done, mine = done + lesson, mine + lesson * (talk.key in self.own)
                     left_s = (monotonic() - begun_s) * max(0.0, missing / n_new - 1)
                     left = f", {duration_text(left_s)} left" * (n_new > _HELD_TOKENS * _PART)
                     self.draw(f"collecting {bar(done / goal)} {done:,} of {goal:,} tokens{left}")
@@ -181,7 +186,7 @@ class Making:
             click.echo(f"{text}; the head before has {then:.2f}, and stays")
             return
         write_head(target, state, folder / ".head.gguf")
-        day, pair = f"{datetime.now(UTC):%Y-%m-%d}", self.job.pair
+        day, pair = strftime("%Y-%m-%d", gmtime()), self.job.pair
         heads = HeadsEntry(kind="eagle3", target=pair.name, source="made here", date=day)
         origin = f"trained here for pair {pair.name}: {text}, on held-out prompts"
         name = register(pair, folder / ".head.gguf", "student", origin, heads).name

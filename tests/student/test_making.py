@@ -36,8 +36,10 @@ from tests.tailor.tiny_llama import N_EMBD, write
 torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 from localspec_student import make as making  # noqa: E402 - needs torch
+from localspec_student.collect import read_talks  # noqa: E402
 from localspec_student.head import Head, Target, new_weights, write_head  # noqa: E402
 from localspec_student.make import Making  # noqa: E402
+from localspec_student.train import Trainer  # noqa: E402
 
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0)
 RECIPE = Recipe(tokens=900, epochs=1, depths=2, ids=200, batch=1000)
@@ -164,6 +166,37 @@ def test_a_full_disk_is_said_beforehand_and_loses_nothing(
     job_of().make()
     assert sorted((data / "student").rglob("talks-*")) == collected
     assert student() == "tiny-student"
+
+
+def test_own_prompts_that_come_later_are_answered_and_trained_on(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = list[list[str]]()
+
+    class Noting(Trainer):
+        def __init__(self, target: Target, recipe: Recipe, talks: Any, before: Any) -> None:
+            trained.append([each.key for each in talks])
+            super().__init__(target, recipe, talks, before)
+
+    monkeypatch.setattr(making, "Trainer", Noting)
+    job_of().make()
+    own = {f"own:{n}": BenchPrompt("own", f"Who has {n}?") for n in range(3)}
+    mine = replace(job_of(), own={**OWN, **own})
+    mine.make()
+    assert not {*own} & {*trained[0]}
+    assert {*trained[1][:3]} == {*own}
+    files = [*(data / "student").rglob("training-*.pt")]
+    assert len(files) == 2
+    mine.make()  # nothing is new
+    assert trained[2] == trained[1]
+    # Of many, no more are answered than are trained on, and those that are held out all the same.
+    many = {"held:late": BenchPrompt("own", "Who was late?")}
+    many |= {f"own:many{n}": BenchPrompt("own", f"Who has {n} more?") for n in range(200)}
+    replace(mine, own=many).make()
+    assert {*trained[3]} <= {*many}
+    talks = [each.key for folder in files[:1] for each in read_talks(folder.parent)]
+    assert "held:late" in talks
+    assert sum(key.startswith("own:many") for key in talks) < 100
 
 
 def raising() -> None:
