@@ -7,7 +7,6 @@ encoded last stays in memory.
 import ctypes
 import hashlib
 import os
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -40,6 +39,8 @@ _MOST_BYTES = 64 << 20
 """Of embeddings that are kept."""
 _MOST_FILE_BYTES = 512 << 20
 """Of files that are kept, to be encoded when a sequence has lost what it evaluated of them."""
+_MOST_OPEN_BYTES = 256 << 20
+"""Of decoded files that are kept until all their chunks are encoded."""
 _SIZES = ((4096, 4096), (8192, 512), (512, 8192))
 """Of pictures, in pixels, of which one has the largest chunk that there can be."""
 
@@ -146,11 +147,10 @@ class Encoder:
         self._mrope = bool(self._mtmd.mtmd_decode_use_mrope(handle))
         self._width = int(native.llama_model_n_embd_inp(model.handle))
         self.allocated = self._sizes()
-        self._turn = threading.RLock()
         self._files = OrderedDict[str, _MediaFile]()
         self._of_chunk: dict[tuple[int, ...], str] = {}
         self._encoded = OrderedDict[tuple[int, ...], MediaChunk]()
-        self._open: tuple[str, _Chunks] | None = None
+        self._open = OrderedDict[str, _Chunks]()
         whole = self.sees and self._mtmd.mtmd_decode_use_non_causal(handle, None)
         self.most_at_once = self._largest() if whole else 0
 
@@ -169,13 +169,12 @@ class Encoder:
             other = "hears, but sees no pictures" if self.hears else "sees, but hears no sounds"
             raise UsageError(f"this model {other}: leave {part.name} out")
         sha256 = part.sha256
-        with self._turn:
-            file = self._files.get(sha256)
-            if file is None:
-                file = self._files[sha256] = self._read(part, sha256)
-                self._forget_files()
-            self._files.move_to_end(sha256)
-            return list(file.ids)
+        file = self._files.get(sha256)
+        if file is None:
+            file = self._files[sha256] = self._read(part, sha256)
+            self._forget_files()
+        self._files.move_to_end(sha256)
+        return list(file.ids)
 
     def chunk(self, tokens: Sequence[int]) -> MediaChunk:
         """Return what goes into a pass for the chunk of these ids.
@@ -185,19 +184,18 @@ class Encoder:
             PassFailed: llama.cpp failed, or the picture was never given to `tokens`, or is long forgotten.
         """
         ids = tuple(tokens)
-        with self._turn:
-            result = self._encoded.get(ids)
-            if result is None:
-                result = self._encoded[ids] = self._encode(ids)
-                used = sum(each.embeddings.nbytes for each in self._encoded.values())
-                while used > _MOST_BYTES and len(self._encoded) > 1:
-                    used -= self._encoded.popitem(last=False)[1].embeddings.nbytes
-            self._encoded.move_to_end(ids)
-            return result
+        result = self._encoded.get(ids)
+        if result is None:
+            result = self._encoded[ids] = self._encode(ids)
+            used = sum(each.embeddings.nbytes for each in self._encoded.values())
+            while used > _MOST_BYTES and len(self._encoded) > 1:
+                used -= self._encoded.popitem(last=False)[1].embeddings.nbytes
+        self._encoded.move_to_end(ids)
+        return result
 
     def close(self) -> None:
         """Free the encoder; closing twice is harmless."""
-        self._open = None
+        self._open.clear()
         self._encoded.clear()
         self._handle = None
         self._free()
@@ -270,29 +268,36 @@ class Encoder:
             ids += its
             all_of_them.append(tuple(its))
             self._of_chunk[all_of_them[-1]] = sha256
-        self._open = sha256, chunks
+        self._keep_open(sha256, chunks)
         return _MediaFile(part, ids, tuple(all_of_them))
 
     def _forget_files(self) -> None:
         used = sum(len(each.part.data) for each in self._files.values())
         while used > _MOST_FILE_BYTES and len(self._files) > 1:
-            _, file = self._files.popitem(last=False)
+            sha256, file = self._files.popitem(last=False)
+            self._open.pop(sha256, None)
             used -= len(file.part.data)
             for ids in file.chunks:
                 del self._of_chunk[ids]
+
+    def _keep_open(self, sha256: str, chunks: "_Chunks") -> None:
+        """Keep a decoded file until its last chunk is encoded, or others need its room."""
+        self._open[sha256] = chunks
+        used = sum(each.size for each in self._open.values())
+        while used > _MOST_OPEN_BYTES and len(self._open) > 1:
+            used -= self._open.popitem(last=False)[1].size
 
     def _decoded(self, part: MediaPart) -> "_Chunks":
         """Return the chunks of a file."""
         clear_log()
         if part.kind == "image":
-            pixels = picture(part.data, part.name)
-            array = (ctypes.c_uint8 * len(pixels.rgb)).from_buffer_copy(pixels.rgb)
-            bitmap = self._mtmd.mtmd_bitmap_init(pixels.width, pixels.height, array)
+            width, height, rgb = picture(part.data, part.name)
+            bitmap = self._mtmd.mtmd_bitmap_init(width, height, _pointer(rgb))
+            del rgb  # before mtmd makes room
         else:
             check_sound(part.data, part.name)
-            array = (ctypes.c_uint8 * len(part.data)).from_buffer_copy(part.data)
             bitmap = self._mtmd.mtmd_helper_bitmap_init_from_buf(
-                self.handle, array, len(part.data), False
+                self.handle, _pointer(part.data), len(part.data), False
             )
             # Of fewer samples mtmd ends the process.
             if bitmap and self._mtmd.mtmd_bitmap_get_n_bytes(bitmap) <= ctypes.sizeof(
@@ -316,9 +321,10 @@ class Encoder:
         if sha256 is None:
             raise PassFailed("a picture or a sound of this prompt is no longer known: ask again")
         file = self._files[sha256]
-        if self._open is None or self._open[0] != sha256:
-            self._open = sha256, self._decoded(file.part)
-        media = [each for each in self._open[1].all if each.media]
+        if sha256 not in self._open:
+            self._keep_open(sha256, self._decoded(file.part))
+        self._open.move_to_end(sha256)
+        media = [each for each in self._open[sha256].all if each.media]
         chunk = media[file.chunks.index(ids)]
         clear_log()
         self._nodes, self._stopped = 0, self._cancel.is_set
@@ -330,8 +336,12 @@ class Encoder:
             raise PassFailed(f"llama.cpp could not encode {file.part.name}: {detail}")
         rows = self._mtmd.mtmd_get_output_embd(self.handle)
         embeddings = np.ctypeslib.as_array(rows, (chunk.tokens, self._width)).copy()
+        if not np.isfinite(
+            embeddings
+        ).all():  # else every later answer in its cells has none either
+            raise PassFailed(f"{file.part.name} has no finite embeddings: give another file")
         if chunk is media[-1]:
-            self._open = None
+            del self._open[sha256]
         return replace(chunk.places, embeddings=embeddings)
 
 
@@ -369,6 +379,7 @@ class _Chunks:
 
     Attributes:
         all: in their order.
+        size: about how many bytes they hold: four for each of the bitmap's, whose bytes become numbers.
 
     Raises:
         UsageError: it makes nothing of it.
@@ -383,6 +394,7 @@ class _Chunks:
         if lib.mtmd_tokenize_from_parts(encoder, pointer, parts, 1, False) != 0:
             detail = _reason()
             raise UsageError(f"{name} cannot be shown to this model: {detail}")
+        self.size = 4 * int(lib.mtmd_bitmap_get_n_bytes(bitmap))
         count = lib.mtmd_input_chunks_size(pointer)
         self.all = [self._piece(lib.mtmd_input_chunks_get(pointer, at)) for at in range(count)]
 
@@ -422,6 +434,11 @@ class _Chunks:
         # llama.cpp has rows before columns.
         first, second = two[:, :, (0, 2, 1, 3)].transpose(0, 2, 1)
         return np.ascontiguousarray(first), np.ascontiguousarray(second - first)
+
+
+def _pointer(data: bytes) -> Any:
+    """Return where the bytes stand, which are not copied."""
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.POINTER(ctypes.c_uint8))
 
 
 def _reason() -> str:

@@ -2,6 +2,7 @@
 
 import ctypes
 import io
+import struct
 import wave
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -265,6 +266,48 @@ def test_what_was_encoded_long_ago_is_encoded_again(
     assert np.array_equal(
         seeing.row(context, seeing.prompt(0)), seeing.row(seeing.context(), seeing.prompt(0))
     )
+
+
+def test_a_sound_of_no_numbers_fails_alone(made: Callable[[str], Seeing]) -> None:
+    hearing = made("sound")
+    file = struct.pack("<4sI8sIHHIIHH4sI", b"RIFF", 4036, b"WAVEfmt ", 16, 3, 1, 16000, 64000, 4, 32,
+                       b"data", 4000)  # fmt: skip
+    part = MediaPart.of(file + struct.pack("<f", float("nan")) * 16000, "nan.wav")
+    head = hearing.text("<|im_start|>user\nLook at this: ")
+    question, context = [*head, *hearing.text("The capital of France is")], hearing.context()
+    expected = hearing.row(context, question)
+    for _ in range(2):
+        with pytest.raises(PassFailed, match="another file"):
+            context.logits([*head, *hearing.encoder.tokens(part), *hearing.text(" hello")], 1)
+        assert np.allclose(hearing.row(context, question), expected, atol=1e-3)
+
+
+def test_files_that_take_turns_are_decoded_once(
+    made: Callable[[str], Seeing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeing = made("tiles")
+    encoder, reads = Encoder(seeing.model, seeing.path, OPTIONS), list[str]()
+    decoded = Encoder._decoded
+
+    def counted(self: Encoder, part: MediaPart) -> object:
+        reads.append(part.name)
+        return decoded(self, part)
+
+    monkeypatch.setattr(Encoder, "_decoded", counted)
+    for part in (seeing.part(1), seeing.part(2)):
+        encoder.tokens(part)
+    files = [list(each.chunks) for each in encoder._files.values()]
+    assert min(map(len, files)) > 1
+    in_turn = [each for pair in zip(*files, strict=False) for each in pair]
+    for chunk in in_turn:
+        encoder.chunk(chunk)
+    assert len(reads) == 2
+    monkeypatch.setattr(encoders, "_MOST_OPEN_BYTES", 1)
+    encoder._encoded.clear()
+    for chunk in in_turn:
+        encoder.chunk(chunk)
+        assert len(encoder._open) <= 1
+    encoder.close()
 
 
 def test_a_model_without_encoder_reads_placeholders(made: Callable[[str], Seeing]) -> None:
