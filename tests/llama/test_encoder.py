@@ -3,6 +3,8 @@
 import ctypes
 import io
 import struct
+import subprocess
+import sys
 import wave
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -354,6 +356,37 @@ def test_bad_files_are_one_line(made: Callable[[str], Seeing], smollm2_path: Pat
     small = LlamaContext(seeing.model, options=replace(OPTIONS, n_ctx=64), encoder=seeing.encoder)
     with pytest.raises(ContextOverflow):
         small.logits(seeing.prompt(1), 1)
+
+
+@pytest.mark.parametrize("name", ["attention.head_count", "patch_size", "image_size"])
+def test_a_file_that_llama_cpp_gives_up_over_is_blamed(
+    seeing_models: Callable[[str], tuple[Path, Path]], name: str, tmp_path: Path
+) -> None:
+    target, sound = seeing_models("tiles")
+    key, data, wrong = f"clip.vision.{name}".encode(), sound.read_bytes(), tmp_path / "wrong.gguf"
+    at = data.index(key) + len(key) + 4  # behind its type
+    wrong.write_bytes(data[:at] + struct.pack("<I", 3) + data[at + 4 :])
+    command = [sys.executable, "-c", _GIVES_UP, str(target), str(wrong)]
+    ended = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"localspec: llama.cpp gave up over {wrong}: ")
+    assert ended.stderr.endswith("leave it out with --mmproj off\n")
+    assert ended.stderr.count("\n") == 1
+
+
+_GIVES_UP = """
+import sys
+from pathlib import Path
+from localspec.llama.encoder import Encoder
+from localspec.llama.model import LlamaModel
+from localspec.messages import MediaPart
+from localspec.options import LoadOptions
+from tests.support.media import picture_file
+options = LoadOptions(n_ctx=512, gpu_layers=0)
+encoder = Encoder(LlamaModel(Path(sys.argv[1]), options), Path(sys.argv[2]), options)
+ids = encoder.tokens(MediaPart.of(picture_file(3), "x.png"))
+print(len(ids))
+"""
 
 
 def cut(part: MediaPart, length: int | None = None) -> MediaPart:
