@@ -85,6 +85,12 @@ def duration_text(seconds: float, decimals: int = 0) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def bar(share: float, cells: int = 20) -> str:
+    """Return a share as a bar, with its figure."""
+    done = round(cells * min(1.0, share))
+    return f"[{'#' * done}{'.' * (cells - done)}] {min(1.0, share):.0%}"
+
+
 def reading_text(done: int, total: int) -> str:
     """Return how many tokens of a prompt are read."""
     return f"reading {done:,} of {total:,} tokens"

@@ -63,12 +63,14 @@ class MediaPart(Tagged, frozen=True):
     Args:
         kind: which of the two.
         name: as the user wrote it.
-        data: the file, byte by byte; base64 in JSON.
+        data: the file, byte by byte; base64 in JSON. Empty where the history lacks it.
+        missing: hash of the file where the history lacks it.
     """
 
     kind: Literal["image", "audio"]
     name: str
     data: bytes
+    missing: str = ""
 
     @classmethod
     def of(cls, data: bytes, name: str) -> "MediaPart":
@@ -90,7 +92,7 @@ class MediaPart(Tagged, frozen=True):
     @property
     def sha256(self) -> str:
         """The hash of the file, in hexadecimal digits."""
-        return hashlib.sha256(self.data).hexdigest()
+        return self.missing or hashlib.sha256(self.data).hexdigest()
 
     @property
     def data_url(self) -> str:

@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from localspec.batch.line_template import LineTemplate
 from localspec.batch.record import Id, line_seed
@@ -265,7 +264,7 @@ def _opener(folder: Path | None) -> Callable[[str], MediaPart]:
 
     def open_url(url: str) -> MediaPart:
         visible = printable_line(url[:80])
-        scheme, colon, rest = url.partition(":")
+        scheme, colon, _ = url.partition(":")
         is_file = scheme.lower() == "file"
         if colon and not is_file and "/" not in scheme:
             raise UsageError(
@@ -276,9 +275,9 @@ def _opener(folder: Path | None) -> Callable[[str], MediaPart]:
                 f"{visible} is not opened: lines from stdin have pictures as data: URLs"
             )
         # Imported here: most lines name none.
-        from localspec.toolbox.folder import Folder  # noqa: PLC0415
+        from localspec.toolbox.folder import Folder, name_in_url  # noqa: PLC0415
 
-        name = unquote(rest.removeprefix("//")) if is_file else url
+        name = name_in_url(url) if is_file else url
         try:
             with closing(Folder(folder)) as opened:
                 read = opened.read(name, MOST_BYTES)

@@ -22,7 +22,7 @@ from localspec.chat.template import ChatTemplate
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Ended, Scheduler
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
 
@@ -335,7 +335,7 @@ class Assistant:
             job.cached = min(view.common_prefix(tokens), len(tokens) - 1)
             reply = job.reply(self.models, tokens, start_s, calling, partial(self._emit, job))
             job.observers = [each.begin(request, tokens, job.policy) for each in self.observers]
-        except LocalspecError as error:
+        except Exception as error:  # whatever it is, it is this request's own affair
             self._events.append((request.id, RequestFailed(error)))
             return
         with self._lock:

@@ -231,7 +231,8 @@ def require_hearing(load: LaunchOptions) -> None:
     """Raise UsageError if a target is known not to take sounds; a server knows that itself."""
     from localspec.launch.names import named_models  # noqa: PLC0415 - few speak
     from localspec.models.entries import HubName  # noqa: PLC0415
-    from localspec.models.mmproj import model_that_takes, takes  # noqa: PLC0415
+    from localspec.models.gguf import read_header  # noqa: PLC0415
+    from localspec.models.mmproj import encoded, model_that_takes, takes  # noqa: PLC0415
     from localspec.models.names import resolve  # noqa: PLC0415
 
     if load.server is not None:
@@ -239,10 +240,18 @@ def require_hearing(load: LaunchOptions) -> None:
     registry = load_registry()
     name = named_models(load, registry)[0]
     model = resolve(name, registry)
-    media = () if isinstance(model, HubName) else takes(model)
-    if "audio" in media or isinstance(model, HubName):
+    if load.mmproj is not None:
+        path = Path(load.mmproj).expanduser()
+        media = () if load.reads_text_only else encoded(read_header(path))
+    elif isinstance(model, HubName):
+        return
+    else:
+        media = takes(model)
+    if "audio" in media:
         return
     other = model_that_takes("audio", registry)
+    if load.reads_text_only and other == name:
+        other += " without --mmproj off"
     why_not = why_not_taken("audio", name, sees="image" in media, hears=False, other=other)
     if why_not is not None:
         raise UsageError(why_not)
@@ -428,13 +437,14 @@ class QuestionFlags:
             for name in dict.fromkeys(self.files)
         ]
         files += attached(typed, folder)
-        files += [_recorded()] if self.listen else []
         for name in unmatched(typed, folder):
             if "/" in name or Path(name).suffix:
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")
             if not quiet:
                 notice(f"no file matches {name}: sent as text")
-        return question_with(text, [*files, *index.documents(typed or text, before)])
+        files += index.documents(typed or text, before)
+        # Last: what fails before it costs no speech.
+        return question_with(text, [*files, *([_recorded()] if self.listen else [])])
 
 
 def report_missing_vectors(index: "Index") -> None:

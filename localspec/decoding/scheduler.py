@@ -214,7 +214,7 @@ class Scheduler(Generic[T]):
         fed = 0
         while behind := [slot for slot, each in self._running.items() if not each.shares]:
             slot, left = self._next_prompt(behind)
-            if fed and fed + left > (self.shared_chunk or 0):
+            if fed and (fed + left > (self.shared_chunk or 0) or self._lacks_media(slot, left)):
                 break
             ended += self._feed_prompt(slot, left, behind)
             fed += max(left, 1)
@@ -238,6 +238,13 @@ class Scheduler(Generic[T]):
         slot = min([oldest, *(each for each in behind if left[each] <= most)], key=left.__getitem__)
         return slot, left[slot]
 
+    def _lacks_media(self, slot: int, left: int) -> bool:
+        """Return whether a picture or a sound is among what is left of a request of the target, and text behind it."""
+        request = self._running[slot].request
+        if request.role is not Role.TARGET or left == 0 or request.tokens[-1] < 0:
+            return False
+        return min(request.tokens[len(request.tokens) - left :]) < 0
+
     def _feed_prompt(self, slot: int, left: int, behind: Sequence[int]) -> list[Ended[T]]:
         """Evaluate one chunk of a request, which may have others in front of it; others are answered meanwhile, or none."""
         running, oldest = self._running[slot], self._running[behind[0]]
@@ -250,7 +257,8 @@ class Scheduler(Generic[T]):
             most = left  # a rest would be a pass that mostly reads weights
         count = min(most, left)
         oldest.overtaken = max(0, oldest.overtaken + (-count if oldest is running else count))
-        if left <= most and request.rows:
+        # A pass with rows would encode all pictures before it, and others would wait for all of them.
+        if left <= most and request.rows and not self._lacks_media(slot, left):
             running.missing = left  # what another one has is copied
             return self._merged(request.role, [slot])
         if left == 0:

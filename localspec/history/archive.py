@@ -329,7 +329,7 @@ class History(HistoryDatabase):
         return self.save(
             RowChange("message", None, values),
             RowChange("conversation", conversation, leaf),
-            media={each.sha256: each.data for each in message.media},
+            media={each.sha256: each.data for each in message.media if each.data},
         )
 
     def _stored(self, row: Values, siblings: dict[int | None, tuple[int, ...]]) -> StoredMessage:

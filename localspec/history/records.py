@@ -164,7 +164,8 @@ def _with_media(
     for each in media:
         end = max(done, each.at)
         yield from Message.from_text("user", content[done:end]).parts
-        yield MediaPart(each.kind, each.name, read(each.sha256))
+        data = read(each.sha256)
+        yield MediaPart(each.kind, each.name, data, "" if data else each.sha256)
         done = end
     yield from Message.from_text("user", content[done:]).parts
 

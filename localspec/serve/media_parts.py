@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import unquote
 
 from localspec.display import printable_line
 from localspec.errors import UsageError
@@ -10,7 +9,7 @@ from localspec.media import MOST_BYTES
 from localspec.messages import MediaPart, Message, from_json
 from localspec.serve.http import TooLarge
 from localspec.serve.steady import steady
-from localspec.toolbox.folder import Folder
+from localspec.toolbox.folder import Folder, name_in_url
 
 MOST_FILE_BYTES = MOST_BYTES
 """Of all files that a request names together."""
@@ -56,18 +55,18 @@ def _opener(folder: Folder | None) -> Callable[[str], MediaPart]:
     def open_url(url: str) -> MediaPart:
         nonlocal size
         visible = printable_line(url[:_MOST_NAME_CHARS])
-        scheme, _, rest = url.partition(":")
-        if scheme.lower() == "data":
+        scheme = url.partition(":")[0].lower()
+        if scheme == "data":
             raise UsageError(
                 f"{visible} is no picture or sound in base64: write data:image/png;base64,…"
             )
-        if scheme.lower() != "file":
+        if scheme != "file":
             raise UsageError(f"{visible} is not fetched: send the file itself, as a data: URL")
         if folder is None:
             raise UsageError(
                 f"{visible} is not opened: send the file as a data: URL, or start the server with --media-path DIR"
             )
-        name = unquote(rest.removeprefix("//"))
+        name = name_in_url(url)
         read = folder.read(name, MOST_BYTES)
         if read is None:
             raise UsageError(f"{visible} is not in the folder of --media-path: check its name")

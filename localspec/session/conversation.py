@@ -78,6 +78,11 @@ class SavedConversation:
         return None if self.history.trouble is not None else self.conversation
 
     @property
+    def media_names(self) -> set[str]:
+        """The names of its pictures and sounds."""
+        return {part.name for each in self.messages for part in each.message.media}
+
+    @property
     def passages(self) -> dict[int, NumberedPassage]:
         """The passages of the user's files that answers may cite, by their numbers."""
         return passages_in(each.message for each in self.messages)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from localspec.errors import LocalspecError
+
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
@@ -14,6 +16,17 @@ def locked(directory: Path) -> Iterator[None]:
     try:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def exclusive(directory: Path, busy: str) -> Iterator[None]:
+    """Hold the lock of `try_lock`; raises LocalspecError, with the text `busy`, while another process holds it."""
+    if (descriptor := try_lock(directory)) is None:
+        raise LocalspecError(busy)
+    try:
         yield
     finally:
         os.close(descriptor)

@@ -140,7 +140,7 @@ def tailoring_job(name: str, request: LaunchOptions) -> TailoringJob:
         ModelUnavailable: no such pair, or a file of it is not here.
     """
     registry = load_registry(tailored=False)
-    pair = _pair(name, registry)
+    pair = pair_of(name, registry)
 
     def file(reference: str, flag: str = "") -> Path:
         model = resolve(reference, registry)
@@ -158,7 +158,7 @@ def tailoring_job(name: str, request: LaunchOptions) -> TailoringJob:
     return TailoringJob(pair, target, draft_model, request)
 
 
-def _pair(name: str, registry: Registry) -> PairEntry:
+def pair_of(name: str, registry: Registry) -> PairEntry:
     """Return the pair that a name means: its own, or its target's."""
     name = registry.name(name)
     if name not in registry.pairs:
@@ -418,7 +418,7 @@ def undo(name: str) -> tuple[ModelEntry, TailoredFor, int]:
     registry, store = load_registry(), Store(data_dir())
     tailored = TAILORED.load(store.root)
     # Of a pair that the registry has no longer, the list may still have the name.
-    pair = name if f"{name}-tailored" in tailored else _pair(name, registry).name
+    pair = name if f"{name}-tailored" in tailored else pair_of(name, registry).name
     entry = tailored.get(f"{pair}-tailored")
     if entry is None or entry.tailored is None:
         raise ModelUnavailable(f"nothing was tailored for {pair}: `localspec tailor` does that")

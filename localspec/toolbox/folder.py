@@ -6,11 +6,13 @@ following links. A link that is put there in between is an error. Hard links are
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 from localspec.errors import UsageError
 
@@ -134,6 +136,12 @@ class Folder:
             yield parent, last
         finally:
             os.close(parent)
+
+
+def name_in_url(url: str) -> str:
+    """Return the name of a file in its `file:` URL; the host `localhost` and a query are no part of it."""
+    name = url.partition(":")[2].partition("?")[0].removeprefix("//")
+    return unquote(re.sub("^localhost(?=/)", "", name, flags=re.IGNORECASE))
 
 
 def _mode(parent: int, last: str) -> int:

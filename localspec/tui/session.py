@@ -105,7 +105,7 @@ class Session:
         self.note: Callable[[str], None] = lambda _text: None
         self.models = Models(engine, load, self._restore_state)
         self.settings = self.usual = ChatSettings(options)
-        self.tray = Tray(engine, folder)
+        self.tray = Tray(engine, folder, lambda: talk.media_names)
         self.work, self.docs = work, docs or Docs()
         self.exchange: Exchange | None = None
         self.gains: list[float] = []
@@ -368,7 +368,7 @@ class Session:
         """Send something else in place of the `number`-th question, in a branch; return what `ask` does.
 
         Pictures and sounds of the question stay as they are: all where it `keeps` them, else but for those that it
-        mentioned and the text does not.
+        mentioned and the text does not. Those of which the file is missing do not go with it.
         """
         self._begin_question()
         text, before = self._with_mentions(text), self.talk.before(number)
@@ -391,9 +391,9 @@ class Session:
         if number is None:
             return {}, []
         message = self.talk.question(number).message
-        own = {each.name: each for each in message.media}
+        own = {each.name: each for each in message.media if each.data}
         named = [] if keeps else mentioned(message.typed, own)
-        return own, [each for each in message.media if each not in named]
+        return own, [each for each in message.media if each.data and each not in named]
 
     def _require_senses(self, turns: Sequence[Message]) -> None:
         self.require_senses({part.kind for each in turns for part in each.media})
@@ -447,9 +447,10 @@ class Session:
             UsageError: there is nothing to summarise, or the engine is dead.
         """
         self._begin_question()
+        media = [part for each in self.talk.messages[-1:] for part in each.message.media]
         question = self.talk.say_compaction()
         if question is not None:
-            self.waiting.insert(0, question)
+            self.waiting.insert(0, self.tray.take_back(question, media))
         self._request(self.talk.messages[-1].id)
 
     def start_race(self, text: str = "") -> Race:
@@ -697,9 +698,10 @@ class Session:
         return export_line(path, masked, conversation)
 
     def undo(self) -> str:
-        """Take back the last question and its answer; return the question."""
+        """Take back the last question and its answer; return the question, with mentions of all its pictures and sounds."""
         self.require_rest()
-        text = self.talk.take_back()
+        media = self.talk.question().message.media
+        text = self.tray.take_back(self.talk.take_back(), media)
         self._forget_answers()
         self.count()
         return text

@@ -1,6 +1,7 @@
 """Tray: the pictures and sounds of a conversation that are no files, and how many tokens each takes."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -8,9 +9,10 @@ from types import MappingProxyType
 from localspec.engine.engine import RemoteEngine
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import MediaPart, Message
-from localspec.session.attachments import attached, label, mentions
+from localspec.session.attachments import attached, label, mentioned, mentions, unmatched
 from localspec.tui.clipboard import clipboard_picture
 
+_UNMENTIONABLE = re.compile(r'["\n]')
 _WORD = "."
 """Counted with a picture and without it: some templates refuse a message without words."""
 
@@ -21,6 +23,7 @@ class Tray:
     Args:
         engine: counts tokens.
         folder: what names of files are relative to.
+        names: returns the names in the conversation, which stand for nothing else.
 
     Attributes:
         held: pictures and sounds by their names.
@@ -28,11 +31,13 @@ class Tray:
         uncounted: those of which the tokens are not known yet.
     """
 
-    def __init__(self, engine: RemoteEngine, folder: Path) -> None:
+    def __init__(
+        self, engine: RemoteEngine, folder: Path, names: Callable[[], Collection[str]]
+    ) -> None:
         self.held: dict[str, MediaPart] = {}
         self.changed: Callable[[], None] = lambda: None
         self.uncounted: dict[bytes, MediaPart] = {}
-        self._engine, self._folder = engine, folder
+        self._engine, self._folder, self._names = engine, folder, names
         self._tokens: dict[bytes, int] = {}
         self._visible: tuple[list[str], list[MediaPart]] = ([], [])
 
@@ -50,11 +55,23 @@ class Tray:
         Raises:
             UsageError: it is neither, or too large.
         """
-        number = 1
-        while (name := f"{stem}-{number}.{suffix}") in self.held or (self._folder / name).exists():
+        number, names = 1, {*self.held, *self._names()}
+        while (name := f"{stem}-{number}.{suffix}") in names or (self._folder / name).exists():
             number += 1
         self.held[name] = MediaPart.of(data, name)
         return name
+
+    def take_back(self, text: str, media: Sequence[MediaPart]) -> str:
+        """Return a question that can be sent again, with mentions of all its pictures and sounds; those that are no files here are held."""
+        for part in media:
+            name = _UNMENTIONABLE.sub("'", part.name) or part.kind
+            mention = f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
+            if part.data and unmatched(mention, self._folder):
+                self.held[name] = part
+                self._visible = [], []
+            if not mentioned(text, {name: part}):
+                text = f"{text} {mention}".lstrip()
+        return text
 
     def mentioned(
         self, text: str, others: Mapping[str, MediaPart] = MappingProxyType({})

@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,15 +16,17 @@ from localspec.cli.main import main as run
 from localspec.cli.options import SectionedCommand, Settings, flags, option_flags, with_settings
 from localspec.cli.progress import ProgressLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.errors import UsageError
+from localspec.errors import ModelUnavailable, UsageError
 from localspec.history.archive import History
+from localspec.models.registry import load_registry
 from localspec.options import changed
 from localspec.storage.files import size_text
+from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
-from localspec.tailor.tailor import tailoring_job
+from localspec.tailor.tailor import pair_of, tailoring_job
 from localspec_student.recipe import MakeFlags, Recipe
 
-_LEAST_QUESTIONS, _MOST_QUESTIONS, _HELD_SHARE = 20, 5000, 10
+_LEAST, _MOST_QUESTIONS, _HELD_SHARE = 20, 5000, 10
 """Questions of conversations to learn from; of the user's own prompts, one in so many is held out."""
 
 
@@ -49,9 +51,7 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
     """
     for package in ("torch", "gguf"):
         if find_spec(package) is None:
-            raise UsageError(
-                f"training needs the package {package}, which is not installed: run `pip install {package}` where localspec is"
-            )
+            raise UsageError(f"training needs {package}: `pip install {package}` beside localspec")
     from localspec_student.make import Making  # noqa: PLC0415
 
     launch = changed(settings.launch, {"draft": "off", "draft_length": None, "ctx": 1024})
@@ -68,10 +68,18 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
 @click.argument("name", metavar="[MODEL]", required=False)
 def forget(name: str | None) -> int:
     """Delete what was collected and trained, for MODEL or for all. A head in use stays: `localspec rm` removes it."""
-    folders = [*(data_dir() / "student").glob(f"{name or '*'}@*")]
-    freed = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
+    if name is not None:
+        with suppress(ModelUnavailable):  # what was made of a model stays when its pair goes
+            name = pair_of(name, load_registry(tailored=False)).name
+    every = [each for each in (data_dir() / "student").glob("*@*") if each.is_dir()]
+    folders = [each for each in every if name in {None, each.name.partition("@")[0]}]
+    if name is not None and not folders:
+        raise UsageError(f"nothing was collected for {name}: check the name")
+    freed = 0
     for each in folders:
-        shutil.rmtree(each)
+        with exclusive(each, f"another `localspec-student` works in {each.name}: wait for it"):
+            freed += sum(file.stat().st_size for file in each.iterdir())
+            shutil.rmtree(each)
     click.echo(f"deleted {size_text(freed)} in {len(folders)} folders")
     return 0
 
@@ -82,9 +90,9 @@ def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
     if wanted.history:
         with closing(History(data_dir() / "history")) as history:
             questions = [each for each in history.questions(_MOST_QUESTIONS) if each.strip()]
-        if len(questions) < _LEAST_QUESTIONS:
+        if len(questions) < _LEAST:
             raise UsageError(
-                f"history has {len(questions)} questions, and {_LEAST_QUESTIONS} are the least to learn from: leave out --history"
+                f"history has {len(questions)} questions, not {_LEAST}: omit --history"
             )
         prompts += [BenchPrompt("history", each) for each in questions]
     own = dict[str, BenchPrompt]()

@@ -4,9 +4,8 @@ So a run that was ended anywhere is gone on with by the same command.
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import prod
@@ -18,7 +17,7 @@ import click
 
 from localspec.bench.prompts import BenchPrompt, bundled, per_workload
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.display import duration_text
+from localspec.display import bar, duration_text
 from localspec.errors import LocalspecError, UsageError
 from localspec.launch.load import Runtime
 from localspec.launch.load import load as load_models
@@ -26,7 +25,7 @@ from localspec.launch.plan import make_plan
 from localspec.models.entries import HeadsEntry
 from localspec.models.store import model_sha256
 from localspec.storage.files import free_bytes, private_directory, size_text
-from localspec.storage.locks import try_lock
+from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
 from localspec.tailor.tailor import TailoringJob, register
 from localspec_student.collect import ROWS, TOP, Talk, Teacher, add_part, jobs, read_talks
@@ -72,10 +71,7 @@ class Making:
         sha256 = model_sha256([self.job.target], data_dir())
         folder = data_dir() / _FOLDER / f"{pair.name}@{sha256[:12]}"
         private_directory(folder.parent)
-        if (lock := try_lock(folder)) is None:
-            raise LocalspecError(f"another `localspec-student` works for {pair.name}: wait for it")
-        with ExitStack() as stack:
-            stack.callback(os.close, lock)
+        with exclusive(folder, f"another `localspec-student` works for {pair.name}: wait for it"):
             for each in folder.glob(".*"):  # of a process that was killed while it wrote
                 each.unlink()
             kept = load(folder / "head.pt") if (folder / "head.pt").exists() else None
@@ -191,12 +187,6 @@ class Making:
         name = register(pair, folder / ".head.gguf", "student", origin, heads).name
         write(folder / "head.pt", {key: state[key] for key in ("weights", "ids", "key", "tokens")})
         click.echo(f"{text}; {pair.name} now drafts with {name}: `localspec rm` removes it")
-
-
-def bar(share: float, cells: int = 20) -> str:
-    """Return a share as a bar, with its figure."""
-    done = round(cells * min(1.0, share))
-    return f"[{'#' * done}{'.' * (cells - done)}] {min(1.0, share):.0%}"
 
 
 def mean_of(figures: Figures) -> float:

@@ -2,10 +2,8 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from localspec.bench.prompts import BenchPrompt
 
@@ -13,11 +11,7 @@ _LONGEST_ANSWER = 1500
 """Characters of an earlier answer in a prompt."""
 
 
-@cache
-def _tables() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8"))
-
-
+_TABLES = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text("utf-8"))
 Answers = Mapping[str, Sequence[str]]
 """Texts by kind."""
 
@@ -29,7 +23,7 @@ def made_prompt(number: int, answers: Answers) -> BenchPrompt:
         number: from 0; kinds take turns.
         answers: of the target to earlier prompts, by kind. A kind that needs some is replaced by `code` while there are none.
     """
-    tables, random = _tables(), Random(number)  # noqa: S311 - no secret
+    tables, random = _TABLES, Random(number)  # noqa: S311 - no secret
     kind = [*tables["templates"]][number % len(tables["templates"])]
     needed = tables["answers"].get(kind, ())
     pool = [text for each in needed for text in answers.get(each, ())]

@@ -471,6 +471,8 @@ def test_pictures_are_data_urls_or_files_below_the_folder_of_the_lines(tmp_path:
         "./my photos/../my photos/a.png",
         "file:my%20photos/a.png",
         f"file://{folder}/my%20photos/a.png",
+        f"file://localhost{folder}/my%20photos/a.png",
+        "file:my%20photos/a.png?size=2",
     ):
         for fields in ({"messages": shown(url)}, {"body": {"messages": shown(url)}}):
             (message,) = asked(form, **fields).messages
@@ -482,6 +484,8 @@ def test_pictures_are_data_urls_or_files_below_the_folder_of_the_lines(tmp_path:
         ("../secret.png", "outside the folder"),
         ("file:///etc/passwd", "outside the folder"),
         ("link.png", "outside the folder"),
+        ("my photos/a.png?size=2", "is not in the folder"),
+        ("file://localhost/etc/passwd", "outside the folder"),
         ("none\x1b[2J.png", "is not in the folder"),
         ("my photos", "is not a regular file|cannot"),
         ("a.txt", "neither a picture nor a sound"),

@@ -148,10 +148,11 @@ def test_what_is_wrong_with_one_disturbs_no_other() -> None:
     sequences.views = [Failing(each.script, flag=each.flag) for each in sequences.views]
     for key, question in enumerate(("One?", "x" * 5000, "Two?", "Three?")):
         answerer.submit(ask(key, question))
+    answerer.submit(ask(4, "Four?"), policy=[].__getitem__)
     events = finish(answerer)
     ends = {key: each for key, each in events if isinstance(each, Finished | RequestFailed)}
-    errors = [type(getattr(ends[key], "error", None)) for key in range(4)]
-    assert errors == [type(None), ContextOverflow, PassFailed, type(None)]
+    errors = [type(getattr(ends[key], "error", None)) for key in range(5)]
+    assert errors == [type(None), ContextOverflow, PassFailed, type(None), IndexError]
     assert [type(each) for key, each in events if key == 1] == [RequestFailed]
     assert any(isinstance(each, RoundDone) for key, each in events if key == 3)
     without = answers(parallel(2, template=None)[0], Taken(["One?", "Two?"]).requests())

@@ -34,6 +34,7 @@ from localspec.models.mmproj import model_that_takes
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, ReplyOptions, changed
 from localspec.session.attachments import attached_lines
+from tests.models.test_mmproj import mmproj_file
 from tests.support.checks import refuses
 from tests.support.microphone import microphone_double
 from tests.test_media import bomb, png
@@ -340,13 +341,15 @@ def test_a_terminal_is_read_only_without_a_prompt(
 def test_speech_is_recorded_until_enter(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    microphone_double(monkeypatch)
+    streams = microphone_double(monkeypatch)
     flags = QuestionFlags(listen=True)
     keyboard, theirs = pty.openpty()
     os.write(keyboard, b"\n")
     with os.fdopen(keyboard), os.fdopen(theirs) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         assert flags.read_prompt(None) == "", "it may stand alone"
+        refuses("no file matches @a/b.txt", flags.message, "Is it @a/b.txt?", NO_DOCS, "@a/b.txt")
+        assert streams.opened == [], "a question that fails costs no speech"
         (part,) = flags.message("", NO_DOCS).media
     assert (part.kind, part.name) == ("audio", "recording.wav")
     assert sound_seconds(part.data) == pytest.approx(0.5)
@@ -356,7 +359,7 @@ def test_speech_is_recorded_until_enter(
         refuses("--listen needs a terminal", flags.message, "What?", NO_DOCS)
 
 
-def test_speech_is_recorded_for_a_model_that_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speech_is_recorded_for_a_model_that_hears(tmp_path: Path) -> None:
     for model in ("smollm2-135m", "gemma3-4b"):
         refuses(
             f"{model} (reads text only|takes no sounds): attach sounds with one that hears, such as ",
@@ -368,6 +371,18 @@ def test_speech_is_recorded_for_a_model_that_hears(monkeypatch: pytest.MonkeyPat
     require_hearing(LaunchOptions(target=hears))
     require_hearing(LaunchOptions(target="a/b:Q4_K_M"))
     require_hearing(LaunchOptions(target="anything", server="http://127.0.0.1:9"))
+    for target in ("smollm2-135m", "a/b:Q4_K_M", hears):
+        refuses(
+            f"{target} reads text only", require_hearing, LaunchOptions(target=target, mmproj="off")
+        )
+        file = tmp_path / "mmproj.gguf"
+        file.write_bytes(mmproj_file("audio"))
+        require_hearing(LaunchOptions(target=target, mmproj=str(file)))
+        file.write_bytes(mmproj_file("image"))
+        with pytest.raises(UsageError, match="takes no sounds"):
+            require_hearing(LaunchOptions(target=target, mmproj=str(file)))
+        with pytest.raises(LocalspecError, match=r"none\.gguf"):
+            require_hearing(LaunchOptions(target=target, mmproj="none.gguf"))
 
 
 class Unreadable(io.RawIOBase):

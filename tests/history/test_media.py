@@ -148,7 +148,9 @@ def test_a_missing_or_damaged_file_costs_no_text_and_one_line(
         assert "pears" in exported(saved.history, 1, "json")
         assert "A cat." in write_export(saved.history, 1, style, tmp_path, None)[0].read_text()
     assert "+ photo.png · its file is missing" in exported(saved.history, 1, "md")
-    # The same picture again mends it.
+    # A copy of the conversation names the same file, and the same picture again mends both.
+    saved.branch_off(2)
+    assert saved.messages[0].message.media[0].sha256 == hashes(PHOTO)[0]
     saved.say(LOOK)
     assert saved.turns_with(Message.user("And now?"))[0] == LOOK
     saved.history.close()

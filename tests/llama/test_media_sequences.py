@@ -29,8 +29,10 @@ class ToyEncoder:
 
     def __init__(self) -> None:
         self.failures: list[Exception] = []
+        self.chunks = 0
 
     def chunk(self, ids: Sequence[int]) -> tuple[int, ...]:
+        self.chunks += 1
         if self.failures:
             raise self.failures.pop()
         return tuple(ids)
@@ -252,7 +254,7 @@ def writing(tokens: Sequence[int], rounds: int) -> Generator[Pass, Passed, int]:
     return int(passed.logits[0].argmax())
 
 
-@pytest.mark.parametrize("shared_chunk", [None, 2])
+@pytest.mark.parametrize("shared_chunk", [None, 2, 64])
 def test_a_scheduler_evaluates_pictures_chunk_by_chunk(
     shared_chunk: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +273,9 @@ def test_a_scheduler_evaluates_pictures_chunk_by_chunk(
         for slot in range(world.count):
             ended += schedule.start(slot, writing(world.prompt(), 4))
         while schedule.running:
+            before = world.encoder.chunks
             ended += schedule.step()
+            assert world.encoder.chunks <= before + 1, "others are answered between two pictures"
         assert [each.error for each in ended] == [None] * world.count
         for done in progress.values():
             assert done == sorted(set(done)), "every chunk is progress"

@@ -130,7 +130,7 @@ def test_texts_and_pictures_stay_in_their_order(server: Served) -> None:
         ]
         assert kinds == ["Before. ", png(1), "How many?", png(2)]
         names = [each.name for each in question(server) if isinstance(each, MediaPart)]
-        assert names == ["picture 1 of message 1"] * 2
+        assert names == ["picture 1 of message 1", "picture 2 of message 1"]
 
 
 def test_openais_client_sends_pictures_and_streams(client: Any) -> None:
@@ -354,6 +354,9 @@ def test_only_files_below_the_folder_are_opened(tmp_path: Path) -> None:
             "deep%20down/b.png",
             "./deep down/../a.png",
             str(folder / "a.png"),
+            f"localhost{folder}/a.png",
+            f"LocalHost{folder}/a.png?size=2",
+            "a.png?",
         ):
             for path in (CHAT, RESPONSES, MESSAGES, COUNT):
                 answer = server.post(path, **asking(f"file://{name}")[path])

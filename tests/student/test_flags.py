@@ -1,6 +1,7 @@
 """What the student reads and refuses before it needs torch, and the bounds of its package."""
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from localspec.cli.main import main
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
+from localspec.storage.locks import try_lock
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 700
@@ -74,6 +76,35 @@ def test_own_prompts_are_read_where_they_are_wanted_and_some_are_held_out(
     assert len(own) == 40
     assert 0 < sum(key.startswith("held:") for key in own) < 20
     assert command.own_prompts(MakeFlags()) == {}
+
+
+def test_forget_deletes_what_its_model_has_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    names = ["smollm2-135m@0", "smollm2-360m@0", "gone@0", "gone@1"]
+    folders = [tmp_path / "data" / "student" / name for name in names]
+    for folder in (*folders, tmp_path / "outside" / "me@0"):
+        folder.mkdir(parents=True)
+        (folder / "head.pt").write_bytes(b"x")
+
+    def forget(*name: str) -> tuple[str, list[str]]:
+        done = CliRunner().invoke(command.student, ["forget", *name])
+        return done.output or str(done.exception), [each.name for each in folders if each.exists()]
+
+    for name in ("../../outside/me", "*", "smollm2", "smollm2-135m@0", ""):
+        said, left = forget(name)
+        assert ("nothing was collected" in said, left) == (True, names), name
+    lock = try_lock(folders[0])
+    assert lock is not None
+    said, left = forget("smollm2-135m")
+    assert ("wait for it" in said, left) == (True, names)
+    os.close(lock)
+    assert forget("smollm2:135m") == ("deleted 0 MB in 1 folders\n", names[1:])
+    assert forget("gone") == ("deleted 0 MB in 2 folders\n", names[1:2])
+    assert forget()[1] == []
+    assert "nothing was collected" in forget("gone")[0]
+    assert (tmp_path / "outside" / "me@0" / "head.pt").exists()
 
 
 def test_help_needs_no_torch_and_making_says_that_it_does(

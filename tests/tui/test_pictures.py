@@ -10,6 +10,7 @@ from rich.console import Console
 from textual import events
 
 from localspec.messages import MediaPart
+from localspec.session.attachments import question_with
 from localspec.tui import clipboard
 from localspec.tui.clipboard import clipboard_picture, fill_clipboard
 from localspec.tui.message import MessageLayout, _text
@@ -20,6 +21,7 @@ from localspec.tui.typeset import Typesetter
 from tests.support.checks import refuses
 from tests.support.media import picture_file, sound_file
 from tests.support.microphone import QUIET, microphone_double
+from tests.tui.answers import finished
 from tests.tui.driving import PATIENCE_S, Chat, drive, driven
 from tests.tui.lines import said
 from tests.tui.scripted import READY, window
@@ -186,6 +188,68 @@ def test_a_picture_is_refused_for_every_way_to_ask(tmp_path: Path) -> None:
             "reads text only: attach sounds.* audio-taker", first.session.require_senses, {"audio"}
         )
         assert first.session.ask_instead(1, "no picture, then") == []
+
+
+def test_a_question_of_which_the_picture_is_missing_is_edited(tmp_path: Path) -> None:
+    file = placed(tmp_path)
+    with window(tmp_path) as first:
+        first.session.load("seer")
+        first.hear(SEER)
+        first.ask("Look: @photo.png", "A picture.")
+        (part,) = first.session.talk.messages[0].message.media
+        number = first.conversation
+    (stored,) = [each for each in tmp_path.rglob("media/*") if each.name == part.sha256]
+    stored.unlink()
+    file.unlink()
+    with window(tmp_path, number) as second:
+        second.session.load("seer")
+        second.hear(SEER)
+        refuses("photo.png is missing", second.session.ask, "Sure?")
+        assert second.contents == ["Look: @photo.png", "A picture."]
+        assert second.session.ask_instead(1, "Are you there?", keeps=True) == []
+        second.answer("Yes.")
+        assert second.session.talk.messages[0].message.media == ()
+        second.session.ask("Sure?")
+        assert second.turns == ["Are you there?", "Yes.", "Sure?"]
+        second.answer("Yes.")
+
+
+def test_a_question_that_is_taken_back_keeps_its_picture(tmp_path: Path) -> None:
+    picture, other = (MediaPart.of(picture_file(each), "clipboard-1.png") for each in (4, 6))
+    spaced = MediaPart.of(picture_file(7), 'a "b".png')
+    with window(tmp_path) as first:
+        first.session.load("seer")
+        first.hear(SEER)
+        first.session.talk.say(question_with("What is @clipboard-1.png?", [picture]))
+        first.session.talk.add_reply(finished(text="A picture.").reply, "toy")
+        first.session.talk.say(question_with("And these?", [other, spaced]))
+        number = first.conversation
+    with window(tmp_path, number) as second:
+        second.session.load("seer")
+        second.hear(SEER)
+        assert second.session.attached_media("@clipboard-1.png") == []
+        text = second.session.undo()
+        assert second.session.attached_media("@clipboard-1.png") == [other]
+        assert text == "And these? @clipboard-1.png @\"a 'b'.png\""
+        second.ask(text, "Two.")
+        assert [each.data for each in second.request.messages[-1].media] == [
+            other.data,
+            spaced.data,
+        ]
+    with window(tmp_path, number) as editing:
+        editing.session.load("seer")
+        editing.hear(SEER)
+        assert editing.session.tray.hold(other.data, "clipboard", "png") == "clipboard-2.png"
+        editing.session.ask_instead(1, "Is @clipboard-2.png like @clipboard-1.png?")
+        media = editing.session.talk.messages[0].message.media
+        assert [each.data for each in media] == [other.data, picture.data]
+        editing.answer("No.")
+    with window(tmp_path, number) as third:
+        third.session.talk.say(question_with("And these?", [other, spaced]))  # never answered
+        third.session.compact()
+        assert third.session.waiting == [text]
+        assert [*third.session.tray.held.values()] == [other, spaced]
+        third.answer("Pictures.")
 
 
 @pytest.mark.parametrize(
