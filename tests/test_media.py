@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from localspec.errors import UsageError
-from localspec.media import check_sound, media_kind, picture
+from localspec.media import check_sound, media_kind, picture, sound_seconds
 from localspec.messages import MEDIA, MediaPart, Message, TextPart, from_json, to_json
 from tests.support.media import picture_file
 
@@ -77,6 +77,8 @@ def test_what_a_model_reads_changes_between_the_media() -> None:
         (b"words", "neither"),
         (b"", "neither"),
         (bomb(), "pixels"),
+        (png(201, 1), "200 times"),
+        (png(1, 30_000), "200 times"),
         (b"\x89PNG\r\n\x1a\n" + bytes(9), "damaged"),
         (b"BM" + bytes(1 << 25), "at most"),
     ],
@@ -176,18 +178,43 @@ def wav(rate: int, form: int = 1, frame: int = 2, channels: int = 1, bits: int =
     return b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0" + chunk + b"data\xff\xff\xff\xff" + bytes(8000)
 
 
+def mp3(
+    frames: int, head: bytes = b"\xff\xf3\x18\xc0", size: int = 36, before: bytes = b""
+) -> bytes:
+    """Return silence: of 36 milliseconds a frame, without a header of another."""
+    return before + (head + bytes(size - 4)) * frames
+
+
+def hidden_mp3() -> bytes:
+    """Return frames of 36 bytes behind headers that claim 160 kbit/s and have no header of their kind behind them."""
+    return (b"\xff\xf3\xe8\xc0" + mp3(18) + b"\0") * 6_000
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (flac(1, (1 << 36) - 1), "minutes"),
+        (flac(4000, (1 << 36) - 1), "minutes"),
+        (flac(1, 99), "samples a second"),
+        (flac(400_000, 99), "samples a second"),
         (flac(0, 9), "header"),
-        (b"ID3\4\0\0\0\0\0\0" + flac(1, 1 << 35), "minutes"),
+        (b"ID3\4\0\0\0\0\0\0" + flac(8000, 1 << 35), "minutes"),
         (b"ID3\4\0\0\0\0\1\0" + bytes(128) + b"OggS", "header"),
         (b"ID3\4", "header"),
-        (wav(1), "minutes"),
-        (wav(1, frame=60_000), "minutes"),
-        (wav(1, bits=60_000), "minutes"),
+        (wav(4000, bits=8) + bytes(15_000_000), "minutes"),
+        (wav(4000, frame=60_000) + bytes(30_000_000), "minutes"),
+        (wav(4000, bits=60_000) + bytes(30_000_000), "minutes"),
         (wav(0), "header"),
+        (wav(1), "samples a second"),
+        (wav(3_999), "samples a second"),
+        (wav(384_001), "samples a second"),
+        (mp3(101_000), "minutes"),
+        (mp3(12, before=b"ID3\4\0\0\0\0\0\1\0") + mp3(101_000), "minutes"),
+        # Ten frames of 1,440 bytes, each over many of 36, that no decoder takes for frames.
+        (hidden_mp3(), "minutes"),
+        (mp3(9, head=b"\xff\xf3\x08\xc0"), "header"),  # says no size
+        (b"\xff" * 9_000_000, "header"),
+        (mp3(1)[:11], "header"),
+        (b"\xff\xfb", "header"),
         (wav(8000, form=2), "header"),
         (b"RIFF\0\0\0\0WAVE", "header"),
     ],
@@ -198,5 +225,21 @@ def test_a_sound_that_claims_to_be_long_or_says_nothing_is_not_decoded(
     with pytest.raises(UsageError, match=words) as raised:
         check_sound(data, "x")
     assert "\n" not in str(raised.value)
-    for sound in (flac(16_000, 9), wav(8000), b"\xff\xfb", b"ID3\4\0\0\0\0\0\1\0\xff\xfb"):
+    for sound in (flac(16_000, 9), wav(8000), mp3(9), b"ID3\4\0\0\0\0\0\1\0" + mp3(9)):
         check_sound(sound, "x")
+
+
+def test_the_length_of_an_mp3_is_that_of_its_frames() -> None:
+    assert sound_seconds(mp3(1000)) == pytest.approx(36.0)
+    assert sound_seconds(mp3(100, before=bytes(7)) + b"TAG" + bytes(125)) == pytest.approx(
+        3.6, abs=0.1
+    )
+    assert sound_seconds(mp3(100) + b"\xff\0junk" + mp3(100)) == pytest.approx(7.2, abs=0.1)
+    for head, size, seconds in (
+        (b"\xff\xfb\x90\0", 417, 1152 / 44_100),
+        (b"\xff\xfb\x92\0", 418, 1152 / 44_100),  # padded
+        (b"\xff\xe3\x18\xc0", 72, 576 / 8000),
+        (b"\xff\xfd\x14\0", 96, 1152 / 48_000),
+        (b"\xff\xff\x12\0", 36, 384 / 44_100),
+    ):
+        assert sound_seconds(mp3(50, head, size)) == pytest.approx(50 * seconds), head

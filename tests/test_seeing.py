@@ -3,7 +3,6 @@
 These are the short forms; the slow ones take twenty pictures and ten sounds, beside llama.cpp's own programs where LOCALSPEC_LLAMA_SERVER names one.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,10 +15,12 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, Reply, RequestFailed
 from localspec.chat.request import Request
+from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, UsageError
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
+from localspec.llama.encoder import Encoder
 from localspec.messages import MediaPart, Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.support.media import PICTURES, SOUNDS, picture_file, sound_file
@@ -154,17 +155,34 @@ def copied(conversation: Conversation) -> Conversation:
     return Conversation(messages=list(conversation.messages))
 
 
-def test_a_reply_is_cancelled_within_a_chunk_and_the_next_is_whole(opened: Opened) -> None:
-    assistant = opened("grid")
+def test_a_reply_is_cancelled_within_a_chunk_and_the_next_is_whole(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assistant, looks = opened("grid"), list[str]()
     expected = ask(assistant, part("grid", 14)).tokens
     assistant.models.target.truncate(0)
+
+    class Counted(CancelFlag):
+        """What an encoder looks at: before it begins, and then every few nodes."""
+
+        @property
+        def is_set(self) -> bool:
+            looks.append("look")
+            if len(looks) == 4:
+                assistant.cancel(-7)
+            return assistant.models.cancel.is_set
+
+    encoder = assistant.models.media
+    assert isinstance(encoder, Encoder)
+    encoder._encoded.clear()
+    monkeypatch.setattr(encoder, "_cancel", Counted())
+    monkeypatch.setattr("localspec.llama.encoder._NODES", 2)
     request = Request(-7, question(part("grid", 14)).messages, ReplyOptions(GREEDY, max_tokens=24))
     events = assistant.events(request)
     next(events)  # it was started
-    timer = threading.Timer(0.01, assistant.cancel, [-7])
-    timer.start()
     *_, end = events
-    timer.join()
+    assert len(looks) == 4, "it stopped at once"
+    monkeypatch.undo()
     assert isinstance(end, Finished)
     assert end.reply.stop_reason is StopReason.CANCELLED
     assert ask(assistant, part("grid", 14)).tokens == expected

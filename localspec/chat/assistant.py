@@ -23,7 +23,7 @@ from localspec.decoding.model import Pass, Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import UsageError
-from localspec.messages import Message, ToolCall
+from localspec.messages import MediaPart, Message, ToolCall
 from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
@@ -320,13 +320,19 @@ class Assistant:
 
     def _begin(self, job: Job, free: Sequence[int]) -> None:
         start_s, request = time.perf_counter(), job.request
+
+        def media_tokens(part: MediaPart) -> list[int]:
+            if request.id in self._cancelled:  # a large picture takes seconds
+                raise UsageError("the request was cancelled")
+            return self.models.media_tokens(part)
+
         try:
             job.add_gate()
             if job.conversation is None and request.raw is None and request.infill is None:
                 job.conversation = self.known.conversation(request)
                 job.is_known = not request.ephemeral
             calling = self._calling(job.conversation)
-            tokens = job.prompt(self.models, lambda: self.template)
+            tokens = job.prompt(self.models, lambda: self.template, media_tokens)
             job.slot = slot = self._slot(tokens, free)
             if request.id not in self._cancelled:  # else no other has to lose anything for it
                 self._make_ready(request, slot, tokens)

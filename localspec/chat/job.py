@@ -35,6 +35,7 @@ from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import SequenceView
 from localspec.decoding.stats import AcceptanceStats
 from localspec.errors import ContextOverflow, PassFailed, UsageError
+from localspec.messages import MediaPart
 from localspec.options import ReplyOptions, SamplingParams
 
 if TYPE_CHECKING:
@@ -104,8 +105,18 @@ class Job:
 
         self.gate = GatedReply(gate_of(self.request.gate))
 
-    def prompt(self, models: LoadedModels, template: "Callable[[], ChatTemplate]") -> list[int]:
+    def prompt(
+        self,
+        models: LoadedModels,
+        template: "Callable[[], ChatTemplate]",
+        media_tokens: Callable[[MediaPart], Sequence[int]],
+    ) -> list[int]:
         """Return the ids of the prompt.
+
+        Args:
+            models: evaluate it.
+            template: returns the target's.
+            media_tokens: as for `Conversation.prompt_tokens`.
 
         Raises:
             UsageError: it is empty, or the model cannot fill gaps, or takes none of its pictures or sounds.
@@ -119,7 +130,7 @@ class Job:
         elif self.conversation is not None:
             chat = template().thinking_as(request.options.think)
             self._note = chat.thinking.note
-            tokens = self.conversation.prompt_tokens(chat, models.tokenizer, models.media_tokens)
+            tokens = self.conversation.prompt_tokens(chat, models.tokenizer, media_tokens)
         elif isinstance(request.raw, tuple):
             tokens = models.checked_ids(request.raw)
         else:

@@ -154,6 +154,7 @@ class Scheduler(Generic[T]):
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._all_s = 0.0
+        self._encodes: int | None = None  # the slot whose picture or sound is evaluated now
 
     @property
     def running(self) -> int:
@@ -180,7 +181,9 @@ class Scheduler(Generic[T]):
         """End one sequence soon, without the others; any thread may call it."""
         with self._lock:
             self._cancelled.add(slot)
-            self.flag.interrupt()
+            # An encoder begins again where it is stopped: those that cancel would hold up another's picture for ever.
+            if self._encodes in {None, slot}:
+                self.flag.interrupt()
 
     def drop(self, slot: int) -> None:
         """Forget a sequence; nothing comes of it."""
@@ -264,12 +267,18 @@ class Scheduler(Generic[T]):
         if left == 0:
             return self._resumed(slot, NO_ROWS)
         start, count = self.clock(), min(most, left - request.rows)
+        if request.role is Role.TARGET and request.tokens[len(request.tokens) - left] < 0:
+            with self._lock:
+                self._encodes = slot
         try:
             count = model.evaluate(slot, request, count)
         except Cancelled as cancelled:
             return self._interrupted([slot], cancelled)
         except LocalspecError as error:
             return self._resumed(slot, error)
+        finally:
+            with self._lock:
+                self._encodes = None
         took_s = self.clock() - start
         running.own_s += took_s
         self._all_s += took_s

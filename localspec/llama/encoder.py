@@ -11,6 +11,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from localspec.llama.allocated import RAM, allocated
 from localspec.llama.backend import capture_log, clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
 from localspec.llama.devices import REMOTE, placed_on
+from localspec.llama.last_words import blaming
 from localspec.llama.media_ids import media_ids
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import mtmd, native
@@ -138,7 +140,13 @@ class Encoder:
         # Another machine's would have every tensor sent to it.
         gpus = [each for each in placed_on(options) if each.backend != REMOTE]
         self._device = gpus[0] if gpus and model.on_gpu else None
-        handle = self._load(options)
+        # Its tensors may have other shapes than its header says, which llama.cpp finds by assertions.
+        self._blaming = partial(
+            blaming,
+            f"llama.cpp gave up over {path}: the file does not fit this llama.cpp, or memory ran out; leave it out with --mmproj off",
+        )
+        with self._blaming():
+            handle = self._load(options)
         self._handle: int | None = handle
         self._free = weakref.finalize(self, self._mtmd.mtmd_free, handle)
         model.adopt(self)
@@ -152,7 +160,8 @@ class Encoder:
         self._encoded = OrderedDict[tuple[int, ...], MediaChunk]()
         self._open = OrderedDict[str, _Chunks]()
         whole = self.sees and self._mtmd.mtmd_decode_use_non_causal(handle, None)
-        self.most_at_once = self._largest() if whole else 0
+        with self._blaming():
+            self.most_at_once = self._largest() if whole else 0
 
     def batch(self, tokens: int, sequences: int) -> Batch:
         """Return room for a pass over so many tokens of chunks, of one of so many sequences."""
@@ -171,7 +180,8 @@ class Encoder:
         sha256 = part.sha256
         file = self._files.get(sha256)
         if file is None:
-            file = self._files[sha256] = self._read(part, sha256)
+            with self._blaming():
+                file = self._files[sha256] = self._read(part, sha256)
             self._forget_files()
         self._files.move_to_end(sha256)
         return list(file.ids)
@@ -186,7 +196,8 @@ class Encoder:
         ids = tuple(tokens)
         result = self._encoded.get(ids)
         if result is None:
-            result = self._encoded[ids] = self._encode(ids)
+            with self._blaming():
+                result = self._encoded[ids] = self._encode(ids)
             used = sum(each.embeddings.nbytes for each in self._encoded.values())
             while used > _MOST_BYTES and len(self._encoded) > 1:
                 used -= self._encoded.popitem(last=False)[1].embeddings.nbytes

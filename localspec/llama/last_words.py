@@ -8,8 +8,8 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from localspec.display import printable
@@ -63,6 +63,16 @@ def blame_instead(file: str, words: Callable[[], str]) -> None:
         words: called on whatever thread gave up; says what is to blame, in one line.
     """
     _blamed[file] = words
+
+
+@contextmanager
+def blaming(words: str) -> Iterator[None]:
+    """Where llama.cpp gives up meanwhile, whatever the file, write these words, and let the process end by itself."""
+    blame_instead("", lambda: words)
+    try:
+        yield
+    finally:
+        del _blamed[""]
 
 
 _blamed: dict[str, Callable[[], str]] = {}

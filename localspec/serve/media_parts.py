@@ -1,11 +1,12 @@
 """Pictures and sounds of requests: the parts that hold them in each interface, and which URLs are opened. Nothing is ever fetched."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from localspec.display import printable_line
 from localspec.errors import UsageError
-from localspec.media import MOST_BYTES
+from localspec.media import MOST_BYTES, MOST_PIXELS, picture_size
 from localspec.messages import MediaPart, Message, from_json
 from localspec.serve.http import TooLarge
 from localspec.serve.steady import steady
@@ -13,6 +14,8 @@ from localspec.toolbox.folder import Folder, name_in_url
 
 MOST_FILE_BYTES = MOST_BYTES
 """Of all files that a request names together."""
+MOST_PIXELS_TOGETHER = 4 * MOST_PIXELS
+"""Of all pictures of a request: others wait while they are decoded."""
 _MOST_PARTS = 500
 _MOST_NAME_CHARS = 80
 _FIELDS = {
@@ -34,7 +37,7 @@ def conversation(
         what: how errors call a message, by its number.
 
     Raises:
-        TooLarge: the files that are named have too many bytes together.
+        TooLarge: the files that are named have too many bytes together, or all pictures too many pixels.
         UsageError: a message is none, or a picture or a sound cannot be read.
     """
     messages = [*given]
@@ -45,7 +48,13 @@ def conversation(
         raise UsageError(f"{media} pictures and sounds are given: send {_MOST_PARTS} at most")
     open_url = _opener(folder)
     read = (from_json(each, what.format(at), open_url) for at, each in enumerate(messages, 1))
-    return steady([*read])
+    read_messages = steady([*read])
+    pictures = (m for each in read_messages for m in each.media if m.kind == "image")
+    if sum(math.prod(picture_size(m.data, m.name)) for m in pictures) > MOST_PIXELS_TOGETHER:
+        raise TooLarge(
+            f"the pictures have more than {MOST_PIXELS_TOGETHER // 10**6} million pixels together: send fewer or smaller ones"
+        )
+    return read_messages
 
 
 def _opener(folder: Folder | None) -> Callable[[str], MediaPart]:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
+from localspec.chat.events import RequestFailed
+from localspec.chat.request import Request
 from localspec.chat.tokenizer import tokenize_rendered
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import MediaPart, Message, TextPart
@@ -193,3 +195,25 @@ def test_what_a_model_does_not_take_is_refused_in_one_line(
     assert said(speaker, Conversation(messages=[asked()]), ReplyOptions()).text == "yes"
     with pytest.raises(LocalspecError, match=r"0\.png cannot be read: this model reads text only"):
         Conversation(messages=[asked(picture())]).prompt_tokens(template(), TOY)
+
+
+def test_pictures_of_a_request_that_is_cancelled_are_not_decoded() -> None:
+    speaker = assistant("yes")
+
+    class Leaving(ToyEncoder):
+        def tokens(self, part: MediaPart) -> list[int]:
+            speaker.cancel(7)
+            return super().tokens(part)
+
+    encoder = Leaving()
+    speaker.models = replace(speaker.models, media=encoder)
+    speaker.submit(Request(7, (asked(picture(), picture(1)),)))
+    speaker.step()
+    ((number, event),) = speaker.take()
+    assert number == 7
+    assert isinstance(event, RequestFailed)
+    assert "cancelled" in str(event.error)
+    assert encoder.read == ["0.png"]
+    speaker.submit(Request(7, (asked(),)))  # which was not
+    speaker.step()
+    assert not any(isinstance(each, RequestFailed) for _, each in speaker.take())

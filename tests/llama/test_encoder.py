@@ -3,12 +3,13 @@
 import ctypes
 import io
 import struct
+import subprocess
+import sys
 import wave
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Timer
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.errors import ContextOverflow, LocalspecError, ModelLoadError, PassFailed, UsageError
 from localspec.llama import encoder as encoders
+from localspec.llama.batch import Part
 from localspec.llama.encoder import Encoder
 from localspec.llama.media_ids import positions
 from localspec.llama.model import LlamaModel
@@ -229,22 +231,25 @@ def test_a_cancel_stops_encoding_and_passes_of_a_picture_and_nothing_is_half_hel
     seeing.cancel.clear()
     assert np.array_equal(seeing.row(stopped, prompt), expected)
     stopped.truncate(0)
-    timer = Timer(0.02, seeing.cancel.set)
-    timer.start()
-    try:
-        with pytest.raises(Cancelled):
-            evaluate_for_ever(stopped, prompt)
-    finally:
-        timer.join()
-        seeing.cancel.clear()
+    decode, pieces = stopped.native.decode, list[Part]()
+
+    def within_chunk(parts: Sequence[Part]) -> None:
+        pieces.extend(each for each in parts if each.embeddings is not None)
+        if len(pieces) == 2:
+            seeing.cancel.set()
+        decode(parts)
+
+    monkeypatch.setattr(stopped.native, "n_batch", 8)
+    monkeypatch.setattr(stopped.native, "decode", within_chunk)
+    with pytest.raises(Cancelled):
+        stopped.logits(prompt, 1)
+    assert len(pieces) == 2
+    assert pieces[1].skipped + pieces[1].n_past > pieces[0].n_past, "within a chunk"
+    assert stopped.n_cached <= prompt.index(next(each for each in prompt if each < 0))
+    monkeypatch.undo()
+    seeing.cancel.clear()
     assert np.array_equal(seeing.row(stopped, prompt), expected)
     other.close()
-
-
-def evaluate_for_ever(context: LlamaContext, prompt: Sequence[int]) -> None:
-    while True:
-        context.truncate(0)
-        context.logits(prompt, 1)
 
 
 def test_what_was_encoded_long_ago_is_encoded_again(
@@ -354,6 +359,38 @@ def test_bad_files_are_one_line(made: Callable[[str], Seeing], smollm2_path: Pat
     small = LlamaContext(seeing.model, options=replace(OPTIONS, n_ctx=64), encoder=seeing.encoder)
     with pytest.raises(ContextOverflow):
         small.logits(seeing.prompt(1), 1)
+
+
+@pytest.mark.parametrize("name", ["attention.head_count", "patch_size", "image_size"])
+def test_a_file_that_llama_cpp_gives_up_over_is_blamed(
+    seeing_models: Callable[[str], tuple[Path, Path]], name: str, tmp_path: Path
+) -> None:
+    target, sound = seeing_models("tiles")
+    key, data, wrong = f"clip.vision.{name}".encode(), sound.read_bytes(), tmp_path / "wrong.gguf"
+    at = data.index(key) + len(key) + 4  # behind its type
+    wrong.write_bytes(data[:at] + struct.pack("<I", 3) + data[at + 4 :])
+    command = [sys.executable, "-c", _GIVES_UP, str(target), str(wrong)]
+    ended = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"localspec: llama.cpp gave up over {wrong}: ")
+    assert ended.stderr.endswith("leave it out with --mmproj off\n")
+    assert ended.stderr.count("\n") == 1
+
+
+_GIVES_UP = """
+import sys
+from pathlib import Path
+from localspec.llama.batch import Part
+from localspec.llama.encoder import Encoder
+from localspec.llama.model import LlamaModel
+from localspec.messages import MediaPart
+from localspec.options import LoadOptions
+from tests.support.media import picture_file
+options = LoadOptions(n_ctx=512, gpu_layers=0)
+encoder = Encoder(LlamaModel(Path(sys.argv[1]), options), Path(sys.argv[2]), options)
+ids = encoder.tokens(MediaPart.of(picture_file(3), "x.png"))
+print(len(ids))
+"""
 
 
 def cut(part: MediaPart, length: int | None = None) -> MediaPart:

@@ -281,6 +281,33 @@ def test_a_scheduler_evaluates_pictures_chunk_by_chunk(
             assert done == sorted(set(done)), "every chunk is progress"
 
 
+@pytest.mark.parametrize(("cancelled", "chunks"), [(0, 1), (1, 2)])
+def test_a_cancel_stops_its_own_picture_and_that_of_no_other(
+    cancelled: int, chunks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = next(each for each in range(99) if World(Random(each), monkeypatch).count == 2)
+    world = World(Random(seed), monkeypatch)
+    encoder = world.encoder
+    schedule = Scheduler[int]({Role.TARGET: world.sequences}, world.native.flag, Stopwatch(), 8)
+
+    def chunk(ids: Sequence[int]) -> tuple[int, ...]:
+        encoder.chunks += 1
+        if encoder.chunks == 1:
+            schedule.cancel(cancelled)
+        if world.native.flag.is_set:
+            raise Cancelled
+        return tuple(ids)
+
+    monkeypatch.setattr(encoder, "chunk", chunk)
+    ended = schedule.start(1, writing([1, 2, 3], 40))
+    ended += schedule.start(0, writing([*media_ids("a", 5, 5), *media_ids("b", 5, 5), 1, 2], 3))
+    while schedule.running:
+        ended += schedule.step()
+    errors = {each.slot: type(each.error) for each in ended}
+    assert errors == {cancelled: Cancelled, 1 - cancelled: type(None)}
+    assert encoder.chunks == chunks, "none is encoded twice"
+
+
 def test_a_prompt_that_ends_in_a_picture_fails_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -399,6 +399,15 @@ def test_files_are_limited_together(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert answer.status_code == status, answer.text
 
 
+def test_pixels_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    width, height = Image.open(io.BytesIO(png())).size
+    monkeypatch.setattr("localspec.serve.media_parts.MOST_PIXELS_TOGETHER", 2 * width * height)
+    with served(SCRIPT) as server:
+        for count, status in ((2, 200), (3, 413)):
+            answer = server.post(CHAT, messages=[user([image_url(url_of(png()))] * count)])
+            assert answer.status_code == status, answer.text
+
+
 @pytest.fixture
 def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_BODY_BYTES", 1 << 16)
