@@ -5,11 +5,13 @@ again, and is in every export.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from localspec.display import printable_line
+from localspec.errors import UsageError
 from localspec.history.records import StoredMessage
-from localspec.messages import Message
+from localspec.messages import MediaPart, Message, Part, TextPart
 from localspec.options import ReplyOptions
 
 REQUEST = (
@@ -26,6 +28,8 @@ _SUMMARY_SHARE, _LEAST_TOKENS, _USUAL_TOKENS = 8, 64, 1024
 _RECENT_SHARE = 0.25
 _MEDIUM_CHARS = 2000
 """A picture is as long as so many characters, or a sound."""
+MOST_MEDIA_BYTES = 88 << 20
+"""Of all pictures and sounds that a model reads: more, in base64, have no room in a request to the engine."""
 
 
 def figures_of(recent: int | None) -> str:
@@ -82,9 +86,48 @@ def recent_from(context: Sequence[StoredMessage]) -> int | None:
         for at, each in enumerate(context)
         if each.message.role == "user" and not is_request(each)
     ]
-    fitting = (at for at in questions[1:] if sum(sizes[at:]) <= _RECENT_SHARE * sum(sizes))
+    fitting = (
+        at
+        for at in questions[1:]
+        if sum(sizes[at:]) <= _RECENT_SHARE * sum(sizes)
+        and _media_bytes(each.message for each in context[at:]) <= _RECENT_SHARE * MOST_MEDIA_BYTES
+    )
     first = next(fitting, None)
     return None if first is None else context[first].id
+
+
+def with_media_that_fit(turns: Sequence[Message], *, leave_out: bool) -> tuple[Message, ...]:
+    """Return turns whose pictures and sounds have room in a request.
+
+    Args:
+        turns: what a model is to read.
+        leave_out: put their names in place of the oldest, as many as are too many, but for those of the last turn.
+
+    Raises:
+        UsageError: they have too many bytes, and none is left out.
+    """
+    size = _media_bytes(turns)
+    if size <= MOST_MEDIA_BYTES:
+        return tuple(turns)
+    if not leave_out:
+        raise UsageError(
+            f"the pictures and sounds of this conversation have {size / (1 << 20):.0f} MB, more than {MOST_MEDIA_BYTES >> 20}: "
+            "attach fewer, or have what was said summarised by /compact in the chat"
+        )
+
+    def fitting(part: Part) -> Part:
+        nonlocal size
+        if size <= MOST_MEDIA_BYTES or not isinstance(part, MediaPart):
+            return part
+        size -= len(part.data)
+        return TextPart(f"[{printable_line(part.name)}: left out]\n")
+
+    earlier = [replace(each, parts=tuple(map(fitting, each.parts))) for each in turns[:-1]]
+    return (*earlier, *turns[-1:])
+
+
+def _media_bytes(turns: Iterable[Message]) -> int:
+    return sum(len(part.data) for each in turns for part in each.media)
 
 
 def _recent_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:

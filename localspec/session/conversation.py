@@ -26,6 +26,7 @@ from localspec.session.compaction import (
     recent_from,
     request_for,
     summary_at,
+    with_media_that_fit,
 )
 
 __all__ = [
@@ -55,6 +56,7 @@ class SavedConversation:
         system: the system prompt; None without one.
         title: what lists call it; empty before the first question.
         pair: what answered last, as `--pair` or `--target` names it; empty before the first answer.
+        drop_oldest: leave out the oldest turns, or their pictures and sounds, where they have no room, instead of failing.
     """
 
     def __init__(self, history: History, system: str | None = None) -> None:
@@ -64,6 +66,7 @@ class SavedConversation:
         self.messages: list[StoredMessage] = []
         self.title = ""
         self.pair = ""
+        self.drop_oldest = False
 
     @property
     def state_directory(self) -> Path | None:
@@ -115,7 +118,7 @@ class SavedConversation:
         """Return what goes to the engine with a question that `say` would add; nothing is saved.
 
         Raises:
-            UsageError: the file of a picture or a sound is missing; so do all that return turns.
+            UsageError: the file of a picture or a sound is missing, or all have too many bytes; so do all that return turns.
         """
         branch = self.messages[:-1] if self._is_unanswered else self.messages
         return self._turns(branch, question)
@@ -379,7 +382,8 @@ class SavedConversation:
                         f"the file of {printable_line(part.name)} is missing or damaged in the history: "
                         "edit its question in the chat, or begin a new conversation"
                     )
-        return turns
+        summarised = not more and any(is_request(each) for each in branch[-2:])
+        return with_media_that_fit(turns, leave_out=summarised or self.drop_oldest)
 
     def _add(self, message: Message, parent: int | None, figures: str = "") -> int:
         added = self.history.add_user(self._id, parent, message, figures)

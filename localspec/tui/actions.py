@@ -147,7 +147,7 @@ async def compact(front: Front, argument: str) -> None:
         front.report(
             "dropping the oldest turns from the context from now on; the system prompt stays"
         )
-        front.session.drop_oldest = True
+        talk.drop_oldest = True
         if front.session.ask_again():
             await front.show_answer()
     elif argument:

@@ -84,7 +84,6 @@ class Session:
         gains: what drafting gained in each answer by the model that is loaded, as far as that was measured.
         race: the last race.
         waiting: questions to send as soon as nothing is under way, in order.
-        drop_oldest: leave out the oldest turns when the context is full, instead of failing.
     """
 
     def __init__(
@@ -111,7 +110,6 @@ class Session:
         self.gains: list[float] = []
         self.race: Race | None = None
         self.waiting: list[str] = []
-        self.drop_oldest = False
         self._gate, self._own = gate, own
         self._recorder: ReplyRecorder | None = None
         self._answers = False
@@ -580,7 +578,7 @@ class Session:
         request = self._request_of(
             turns,
             options,
-            drop_oldest=self.drop_oldest,
+            drop_oldest=self.talk.drop_oldest,
             draft=None if self._draft == AUTO else self._draft,
             given=self.settings.given,
             conversation=self.talk.number,
@@ -722,7 +720,7 @@ class Session:
 
     def _forget_answers(self) -> None:
         self.exchange = self.race = self._recorder = None
-        self.drop_oldest = False
+        self.talk.drop_oldest = False
         self.waiting.clear()
         if self.work is not None:
             self.work.forget()

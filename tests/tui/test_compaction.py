@@ -5,10 +5,18 @@ from typing import Any
 
 import pytest
 
+from localspec.engine.protocol import MAX_FRAME_BYTES
+from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import MediaPart, Message
 from localspec.options import ReplyOptions, SamplingParams
-from localspec.session.compaction import REQUEST, context_of, options_for, recent_from
+from localspec.session.compaction import (
+    MOST_MEDIA_BYTES,
+    REQUEST,
+    context_of,
+    options_for,
+    recent_from,
+)
 from localspec.session.conversation import SavedConversation
 from localspec.session.preferences import Preferences
 from tests.support.checks import fits
@@ -75,6 +83,43 @@ def test_pictures_are_summarised_and_count_as_what_is_long(talk: SavedConversati
     reply(talk, "In short.")
     talk.say(Message.user("next"))
     assert sent(talk)[3:] == ["q11", "a11 " * 9, "next"], "what is kept is a quarter at most"
+
+
+def test_pictures_that_have_no_room_are_left_out_of_the_summary(
+    talk: SavedConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 4 * MOST_MEDIA_BYTES // 3 + (4 << 20) < MAX_FRAME_BYTES
+    looks = [MediaPart.of(picture_file(n), f"{n}.png") for n in (0, 2)]
+    for look in looks:
+        talk.say(Message.user("look", media=[look]))
+        reply(talk, "seen " * 99)
+    most = sum(len(each.data) for each in looks) - 1
+    monkeypatch.setattr("localspec.session.compaction.MOST_MEDIA_BYTES", most)
+    question = Message.user("next")
+    with pytest.raises(UsageError, match=r"have 0 MB, more than 0: .* /compact"):
+        talk.turns_with(question)
+    talk.drop_oldest = True
+    dropped = talk.turns_with(question)
+    assert [each.media for each in dropped if each.role == "user"] == [(), (looks[1],), ()]
+    assert dropped[1].text == "[0.png: left out]\nlook"
+    talk.drop_oldest = False
+    talk.say_compaction()
+    assert [part for each in talk.turns(talk.messages[-1].id) for part in each.media] == [looks[1]]
+    reply(talk, "In short.")
+    assert talk.turns_with(question)[-1] == question
+
+
+def test_pictures_that_stay_beside_a_summary_have_room(
+    talk: SavedConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = MediaPart.of(picture_file(0), "0.png")
+    talk.say(Message.user("first"))
+    reply(talk, "long " * 9999)
+    talk.say(Message.user("look", media=[look]))
+    reply(talk, "seen")
+    assert recent_from(talk.messages) == talk.messages[2].id
+    monkeypatch.setattr("localspec.session.compaction.MOST_MEDIA_BYTES", len(look.data))
+    assert recent_from(talk.messages) is None
 
 
 def test_second_summary_has_the_first_and_what_was_kept(talk: SavedConversation) -> None:

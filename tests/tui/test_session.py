@@ -154,7 +154,7 @@ def test_a_refused_question_leaves_no_empty_answer(here: Window) -> None:
     here.hear(Failed(here.number, "ContextOverflow", "too long"), seconds=DIED_S)
     assert here.contents == ["one?"]
     assert not here.session.busy
-    here.session.drop_oldest = True
+    here.session.talk.drop_oldest = True
     assert here.session.ask_again()
     assert here.request.drop_oldest
 
