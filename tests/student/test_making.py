@@ -2,10 +2,9 @@
 
 import errno
 import os
-import random
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -225,41 +224,58 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(data: Path) -> None:
 
 
 KILLED = """
-import sys
+import os, signal, sys
+from pkgutil import resolve_name
 from tests.student import test_making as made
 made.making.per_workload = lambda *_: []
 import localspec_student.collect as collect
 collect._ANSWER = 24
 made.torch.set_num_threads(1)
-print("ready", flush=True)
+place, name, count = resolve_name(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+work, calls = getattr(place, name), iter(range(1, count))
+def killed(*given, **named):
+    if next(calls, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return work(*given, **named)
+setattr(place, name, killed)
 made.job_of().make()
 """
+STAGES = [
+    ("localspec_student.collect:Teacher", "text", 5),  # among the answers
+    ("localspec_student.collect", "write_atomic", 1),  # the rows of a part
+    ("localspec_student.collect", "write_atomic", 2),  # its conversations
+    ("localspec_student.train", "write_atomic", 1),  # what is trained
+    ("torch.nn.utils", "clip_grad_norm_", 1),  # in a step
+    ("localspec_student.make", "write_head", 1),
+    ("gguf:GGUFWriter", "write_tensors_to_file", 1),
+    ("localspec.models.store:Store", "take", 1),
+    ("localspec.models.ledger:ModelLedger", "add", 1),
+    ("localspec_student.train", "write_atomic", 2),  # the head to go on from
+    *(("os", "replace", count) for count in range(1, 6)),  # files that are written, without names
+]
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[pytest.mark.slow] if n else []) for n in range(20)]
-)
-def test_killed_at_any_moment_leaves_no_head_or_a_whole_one(seed: int, data: Path) -> None:
-    whole: set[str] = set()
-    for moment in range(2):
-        child = subprocess.Popen(
-            [sys.executable, "-c", KILLED],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": f"{Path.cwd()}:{Path.cwd() / 'student'}"},
+    "stage",
+    [
+        pytest.param(
+            each, marks=[] if each[1] == "add" else [pytest.mark.slow], id=f"{each[1]}-{n}"
         )
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
-        time.sleep(random.Random(2 * seed + moment).random() * 2)
-        child.kill()
-        child.wait()
-        child.stdout.close()
-        parts = {each.name for each in (data / "student").rglob("talks-*")}
-        assert whole <= parts
-        whole = parts
-        if student() is not None:
-            text_with("heads:3")
+        for n, each in enumerate(STAGES)
+    ],
+)
+def test_killed_at_any_stage_leaves_no_head_or_a_whole_one(
+    stage: tuple[str, str, int], data: Path
+) -> None:
+    words = [sys.executable, "-c", KILLED, *map(str, stage)]
+    path = {"PYTHONPATH": f"{Path.cwd()}:{Path.cwd() / 'student'}"}
+    done = subprocess.run(words, capture_output=True, env={**os.environ, **path}, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    parts = sorted((data / "student").rglob("talks-*"))
+    if student() is not None:
+        text_with("heads:3")
     job_of().make()
+    assert {*parts} <= {*(data / "student").rglob("talks-*")}
     assert student() == "tiny-student"
     assert [*TAILORED.load(data)] == ["tiny-student"]
     assert not [*(data / "student").rglob(".*")]
