@@ -182,9 +182,7 @@ def _opened(data: bytes, name: str, why: str) -> "Iterator[Image.Image]":
         raise UsageError(
             f"{visible} has too many pixels: give one of {MOST_PIXELS // 10**6} million at most"
         ) from None
-    except (
-        Exception
-    ):  # Pillow names no kinds: parsers of damaged tags raise struct.error and others
+    except Exception:  # Pillow names no kinds: damaged tags raise struct.error, and others
         raise UsageError(f"{visible} is damaged: {why}") from None
 
 

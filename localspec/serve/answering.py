@@ -445,7 +445,5 @@ async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, T]) -> T:
         task.cancel()
         watcher.cancel()
         await asyncio.gather(task, watcher, return_exceptions=True)
-        del (
-            task,
-            watcher,
-        )  # an error's traceback holds this frame, and the frame held the error: pictures stayed in memory
+        # An error's traceback holds this frame, and the frame would hold the error: pictures would stay in memory.
+        del task, watcher
