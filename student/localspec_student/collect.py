@@ -4,8 +4,9 @@ It is kept in parts, of two files each: rows of floats, written first, and the c
 """
 
 import io
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,18 @@ from localspec.bench.prompts import BenchPrompt
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, RequestFailed
 from localspec.chat.request import Request
-from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Logits
 from localspec.decoding.top import ranked_ids
 from localspec.launch.load import Runtime
 from localspec.llama.batch import Part
-from localspec.llama.sequence import LlamaContext
 from localspec.llama.staging import keep_layer_inputs, layer_inputs
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.files import write_atomic
 from localspec_student.head import Target
 from localspec_student.prompts import Answers, made_prompt
 
-N_CTX, ROWS, TOP = 1024, 64, 16
-"""Tokens of a conversation; rows of logits of a pass; ids of each row that are kept, the likeliest."""
+N_CTX, TOP = 1024, 16
+"""Tokens of a conversation; ids of each row that are kept, the likeliest."""
 _ANSWER, _TEMPERATURE = 200, 0.8
 _HALF_MAX = 60_000.0  # some channels of some targets are beyond what 16 bits hold
 
@@ -103,29 +102,39 @@ def jobs(first: Mapping[str, BenchPrompt], done: set[str], answers: Answers) -> 
 
 
 class Teacher:
-    """A target that answers, and whose layers are looked into.
+    """A target that answers, and whose layers are looked into while it does.
 
     Args:
         runtime: the target, loaded for several answers at once.
         target: its file, which says which layers.
-        cancel: stops it.
     """
 
-    def __init__(self, runtime: Runtime, target: Target, cancel: CancelFlag) -> None:
-        model = runtime.target.model
-        options = replace(model.options, n_ctx=N_CTX, max_rows=ROWS)
-        self._context, self._target = LlamaContext(model, cancel, options), target
-        self._assistant, self._piece = runtime.assistant, model.vocabulary.piece
-        self._rows = list[Any]()
+    def __init__(self, runtime: Runtime, target: Target) -> None:
+        self._native, self._target = runtime.target.native, target
+        self._assistant, self._piece = runtime.assistant, runtime.target.model.vocabulary.piece
+        self._evaluated = defaultdict[int, Talk](lambda: _blank(target))
         for layer in target.layers:
-            keep_layer_inputs(self._context.native.handle, layer)
-        self._context.native.on_pass = self._take
+            keep_layer_inputs(self._native.handle, layer)
+        self._native.on_pass = self._take
 
     def _take(self, parts: Sequence[Part]) -> None:
-        """Keep the rows of a pass."""
-        n, width, handle = len(parts[0].tokens), self._target.width, self._context.native.handle
-        rows = np.hstack([layer_inputs(handle, each, n, width) for each in self._target.layers])
-        self._rows.append(rows.clip(-_HALF_MAX, _HALF_MAX).astype(np.float16))
+        """Keep of every token of a pass its row, and where logits were wanted, what is likeliest."""
+        n, width, handle = sum(len(each.tokens) for each in parts), self._target.width, self._native.handle
+        inputs = np.hstack([layer_inputs(handle, each, n, width) for each in self._target.layers])
+        inputs = inputs.clip(-_HALF_MAX, _HALF_MAX).astype(np.float16)
+        n_rows = sum(each.rows for each in parts)
+        ids, logs = likeliest(self._native.rows(n_rows)) if n_rows else (None, None)
+        start = row = 0
+        for part in parts:
+            talk, n = self._evaluated[part.sequence], len(part.tokens)
+            end = part.place + n
+            del talk.tokens[part.place :]
+            talk.tokens += part.tokens
+            talk.rows[part.place : end] = inputs[start : start + n]
+            if part.rows:
+                talk.ids[end - part.rows : end] = ids[row : row + part.rows]
+                talk.logs[end - part.rows : end] = logs[row : row + part.rows]
+            start, row = start + n, row + part.rows
 
     def text(self, talk: Talk) -> str:
         """Return the text of an answer; nothing of what is held out, so that no prompt is made of it."""
@@ -145,17 +154,15 @@ class Teacher:
                 greedy = talk.is_held_out or number % 2
                 sampling = SamplingParams(temperature=0.0 if greedy else _TEMPERATURE)
                 options = ReplyOptions(sampling, seed=number, max_tokens=_ANSWER)
-                request = Request(number, (), options, ephemeral=True, raw=(*talk.tokens,))
+                # Nothing of an earlier prompt is used again: every row comes from a pass of its own.
+                request = Request(number, (), options, ephemeral=True, raw=(*talk.tokens,), keep=0)
                 self._assistant.submit(request)
             self._assistant.step()
             for number, event in self._assistant.take():
                 if isinstance(event, RequestFailed):
                     raise event.error
                 if isinstance(event, Finished):
-                    talk = running.pop(number)
-                    talk.tokens += event.reply.tokens
-                    self._look_into(talk)
-                    yield talk
+                    yield self._ended(running.pop(number), event.reply.tokens)
 
     def _begun(self, key: str, prompt: BenchPrompt) -> Talk:
         """Return a conversation that begins with a prompt, or with the end of one that is too long."""
@@ -164,20 +171,27 @@ class Teacher:
         tokens = self._assistant.prompt_tokens(conversation)[-(N_CTX - _ANSWER) :]
         return Talk(key, prompt.workload, len(tokens), tokens)
 
-    def _look_into(self, talk: Talk) -> None:
-        """Add to a conversation what the target computes of it; raises Cancelled where the flag was set."""
-        likely, tokens = list[tuple[Any, Any]](), talk.tokens
-        self._context.truncate(0)
-        self._rows.clear()
-        for start in range(0, len(tokens), ROWS):
-            part = tokens[: start + ROWS]
-            likely.append(likeliest(self._context.logits(part, len(part) - start)))
-        talk.rows = np.concatenate(self._rows)
-        talk.ids, talk.logs = map(np.concatenate, zip(*likely, strict=True))
+    def _ended(self, talk: Talk, answer: Sequence[int]) -> Talk:
+        """Return a conversation with its answer and what was computed of it; the last token was not evaluated."""
+        talk.tokens = [*talk.tokens, *answer][:-1]
+        n, at = len(talk.tokens), talk.n_prompt - 1
+        (its,) = [each for each in self._evaluated.values() if each.tokens[:n] == talk.tokens][:1]
+        talk.rows, talk.ids, talk.logs = (each[:n].copy() for each in (its.rows, its.ids, its.logs))
+        # Of a prompt no logits were wanted: what is likely there is what it says.
+        talk.ids[:at, 0], talk.ids[:at, 1:] = talk.tokens[1 : at + 1], 0
+        talk.logs[:at, 0], talk.logs[:at, 1:] = 0, -np.inf
+        return talk
+
+
+def _blank(target: Target) -> Talk:
+    """Return a conversation with room for what a sequence evaluates."""
+    ids, logs = np.zeros((N_CTX, TOP), np.int32), np.zeros((N_CTX, TOP), np.float16)
+    rows = np.zeros((N_CTX, len(target.layers) * target.width), np.float16)
+    return Talk("", "", 0, [], rows, ids, logs)
 
 
 def likeliest(logits: Logits) -> tuple[Any, Any]:
-    """Return the `TOP` ids of each row, the likeliest first, and the logarithms of their probabilities."""
+    """Return the `TOP` ids of each row, the likeliest first, and the logarithms of their probabilities, as 16-bit floats."""
     ids = np.array([ranked_ids(row, TOP) for row in logits], np.int32)
     values = np.take_along_axis(logits, ids, 1)
     total = values[:, :1] + np.log(np.exp(logits - values[:, :1]).sum(1, keepdims=True))

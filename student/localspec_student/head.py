@@ -3,6 +3,7 @@
 Source: `src/models/eagle3.cpp` of llama.cpp, with a norm before the encoder; Li et al. 2025, arXiv:2503.01840.
 """
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -119,7 +120,7 @@ class Head:
             rows: the target's of the same tokens, shape (B, T, 3 · width).
             depths: how many.
         """
-        row = F.linear(self._norm(rows[:, :-1], "encoder_norm"), self.weights["fc"])
+        row = F.linear(self._norm(rows[:, :-1], "encoder_norm"), self.weights["fc"]).float()
         past: Pairs = ()
         for depth in range(depths):
             # What is behind the end is of no meaning, and left out below.
@@ -141,19 +142,24 @@ class Head:
         places = torch.arange(length, device=row.device) + depth
         q, k = (self._rotated(self._by_head(both, name), places) for name in ("q", "k"))
         past = (*past, (k, self._by_head(both, "v")))
-        keys, values = (torch.cat(each, 2) for each in zip(*past, strict=True))
-        # Of the target's rows, all up to its own; of each depth of its own chain, one.
-        square = torch.ones(length, length, dtype=torch.bool, device=row.device)
-        seen = torch.cat([square.tril(), *[square.tril().triu()] * depth], -1)
-        mixed = F.scaled_dot_product_attention(q, keys, values, seen, enable_gqa=True)
-        mixed = F.dropout(mixed.transpose(1, 2).flatten(2), self.dropout)
+        # Of the target's rows, each sees all up to its own; of each depth of its own chain, one.
+        q = q.unflatten(1, (k.shape[1], -1)) / math.sqrt(q.shape[-1])
+        (k, v), *chain = ((keys[:, :, None], values[:, :, None]) for keys, values in past)
+        later = torch.ones(length, length, dtype=torch.bool, device=row.device).triu(1)
+        scores = [(q @ k.mT).masked_fill(later, -math.inf)]
+        scores += [(q * keys).sum(-1, keepdim=True) for keys, _ in chain]
+        shares = torch.cat(scores, -1).softmax(-1)
+        mixed = shares[..., :length] @ v
+        for at, (_, values) in enumerate(chain):
+            mixed = mixed + shares[..., length + at : length + at + 1] * values
+        mixed = F.dropout(mixed.flatten(1, 2).transpose(1, 2).flatten(2), self.dropout)
         row = row + F.linear(mixed, weights["o"])
         normed = self._norm(row, "ffn_norm")
         inner = F.silu(F.linear(normed, weights["gate"])) * F.linear(normed, weights["up"])
         return row + F.linear(F.dropout(inner, self.dropout), weights["down"]), past
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
-        return F.rms_norm(x, x.shape[-1:], self.weights[name], self.shape.eps)
+        return F.rms_norm(x.float(), x.shape[-1:], self.weights[name], self.shape.eps)
 
     def _by_head(self, x: Tensor, name: str) -> Tensor:
         return F.linear(x, self.weights[name]).unflatten(-1, (-1, self.shape.dim)).transpose(1, 2)

@@ -27,7 +27,7 @@ from localspec.storage.files import free_bytes, private_directory, size_text
 from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
 from localspec.tailor.tailor import TailoringJob, register
-from localspec_student.collect import ROWS, TOP, Talk, Teacher, add_part, jobs, read_talks
+from localspec_student.collect import TOP, Talk, Teacher, add_part, jobs, read_talks
 from localspec_student.head import Target, write_head
 from localspec_student.recipe import MakeFlags, Recipe
 from localspec_student.train import LENGTH, Figures, State, Trainer, load, measure, new_head, write
@@ -98,7 +98,7 @@ class Making:
         plan = make_plan(self.job.request, parallel=None)
         runtime = load_models(plan, self.cancel, parallel=None)
         with closing(runtime.assistant):
-            teacher, old = Teacher(runtime, target, self.cancel), [*read_talks(folder)]
+            teacher, old = Teacher(runtime, target), [*read_talks(folder)]
             lessons = [each for each in old if not each.is_held_out]
             done = sum(len(each.tokens) for each in lessons)
             mine = sum(len(each.tokens) for each in lessons if each.key in self.own)
@@ -137,8 +137,8 @@ class Making:
         """Print how long it takes, as passes and products take here, and how much disk; raises LocalspecError where that is not free."""
         assert runtime.costs is not None, "they are measured for several"  # noqa: S101
         costs, slots = runtime.costs.target, runtime.assistant.count
-        a_token_s = costs.of(ROWS) / ROWS
-        collecting_s = missing * (costs.of(slots) / slots + a_token_s)
+        a_token_s = costs.of(slots) / slots
+        collecting_s = missing * a_token_s
         weights = target.width * (8 * target.width + 3 * target.inner + self.recipe.ids // 3)
         share = weights / sum(prod(each.shape) for each in target.header.tensors)
         steps_s = _STEP * share * self.recipe.epochs * self.recipe.depths * goal * a_token_s

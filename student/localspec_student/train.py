@@ -5,6 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ LENGTH = 5
 """Drafted tokens of a round, for figures."""
 _SKIPPED = 24
 """Tokens at the beginning of a prompt that are not learnt: mostly the same template."""
-_WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED = 30, 1.0, (0.9, 0.95), 0.01, 60
+_WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED, _TRIED, _SHAPES, _COMPARED = 30, 1.0, (0.9, 0.95), 0.01, 60, 768, 128, 2048
 
 ON = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 """Where torch computes."""
@@ -40,9 +41,21 @@ def groups(talks: Sequence[Talk], batch: int) -> list[list[Talk]]:
     return every
 
 
+def is_faster_in_halves() -> bool:
+    """Return whether products are faster here with numbers of 16 bits: some processors have instructions for that, others emulate it."""
+    spent_s = list[float]()
+    for kind in (torch.float32, torch.bfloat16):
+        matrix = torch.ones(_TRIED, _TRIED, dtype=kind, device=ON)
+        matrix @ matrix
+        begun_s = perf_counter()
+        float((matrix @ matrix)[0, 0])
+        spent_s.append(perf_counter() - begun_s)
+    return spent_s[1] < spent_s[0]
+
+
 def padded(values: Sequence[Any], kind: type[Any]) -> Tensor:
     """Return what is of several lengths as one tensor, with zeros behind the shorter ones."""
-    longest = max(map(len, values))
+    longest = -(-max(map(len, values)) // 64) * 64
     room = np.zeros((len(values), longest, *np.shape(values[0])[1:]), kind)
     for at, each in enumerate(values):
         room[at, : len(each)] = each
@@ -86,7 +99,7 @@ class Trainer:
         self.step, self.steps = 0, recipe.epochs * len(self._groups)
         self._trained = [each.requires_grad_() for name, each in weights.items() if name != "out"]
         self._optimizer = torch.optim.AdamW(self._trained, betas=_BETAS, weight_decay=recipe.decay)
-
+        self._in_halves = is_faster_in_halves()
         if "step" in before:
             self.step = before["step"]
             self._optimizer.load_state_dict(before["optimizer"])
@@ -107,7 +120,8 @@ class Trainer:
             for each in self._optimizer.param_groups:
                 each["lr"] = self._recipe.rate * min(self.step / _WARM_UP, max(cosine, _LAST_RATE))
             torch.manual_seed(self.step)  # one that is made again is the same
-            loss, hits = self._loss(self._groups[order[at]])
+            with torch.autocast(ON.type, torch.bfloat16, enabled=self._in_halves):
+                loss, hits = self._loss(self._groups[order[at]])
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self._trained, _CLIP)
             self._optimizer.step()
@@ -133,13 +147,17 @@ class Trainer:
         total, hits = torch.zeros((), device=ON), np.zeros(recipe.depths, np.float32)
         unrolled = self._head.unrolled(F.embedding(tokens, self._embedding), rows, recipe.depths)
         for depth, row in enumerate(unrolled):
-            kept = counts[:, 1 + depth :] > 0
-            count, wanted = counts[:, 1 + depth :][kept], places[:, 1 + depth :][kept]
-            if len(count):
-                logits = self._head.logits(row[kept], compared)
-                hits[depth] = float((logits.argmax(-1) == wanted[:, 0]).float().mean())
-                foretold = (logits + correction).log_softmax(-1).gather(1, wanted.clamp(min=0))
-                loss = -(chances[:, 1 + depth :][kept] * foretold).sum(-1)
+            count, wanted = counts[:, 1 + depth :].flatten(), places[:, 1 + depth :].flatten(0, 1)
+            at = count.nonzero()[:, 0]
+            if len(at):
+                n, at = len(at), F.pad(at, (0, -len(at) % _SHAPES))
+                count = count[at]
+                count[n:] = 0
+                logits = self._head.logits(row.flatten(0, 1)[at], compared)
+                if self.step % 8 == 0:
+                    hits[depth] = float((logits.argmax(-1) == wanted[at, 0]).float().mean())
+                foretold = (logits.float() + correction).log_softmax(-1).gather(1, wanted[at].clamp(min=0))
+                loss = -(chances[:, 1 + depth :].flatten(0, 1)[at] * foretold).sum(-1)
                 total = total + recipe.depth_weight**depth * (loss * count).sum() / count.sum()
         return total / sum(recipe.depth_weight**depth for depth in range(recipe.depths)), hits
 
@@ -151,7 +169,8 @@ class Trainer:
         is_wanted = torch.zeros(len(self._ids), dtype=torch.bool, device=ON)
         is_wanted[wanted] = True
         likely, others = is_wanted.nonzero()[:, 0], (~is_wanted).nonzero()[:, 0]
-        drawn = min(self._recipe.negatives or len(others), len(others))
+        drawn = self._recipe.negatives + -len(likely) % _COMPARED if self._recipe.negatives else len(others)
+        drawn = min(drawn, len(others))
         others = others[torch.randperm(len(others), device=ON)[:drawn]]
         correction = torch.zeros(len(likely) + drawn, device=ON)
         if drawn:
