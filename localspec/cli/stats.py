@@ -15,14 +15,15 @@ from localspec.decoding.round import OFF
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
 from localspec.launch.recording import recorded
+from localspec.models.ledger import TAILORED
 from localspec.options.recording import checked_workload
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
 from localspec.storage.token_log import FILE
 from localspec.storage.token_log import wipe as wipe_store
 from localspec.telemetry import log
-from localspec.telemetry.log import read_records
-from localspec.telemetry.report import make_report
+from localspec.telemetry.log import Records, read_records
+from localspec.telemetry.report import Report, add_trained, make_report
 from localspec.telemetry.text import proposals
 from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
 from localspec.telemetry.view import since as moment
@@ -97,12 +98,21 @@ def stats(wanted: StatsFlags) -> None:
             click.echo(line)
         return
     report = make_report(records, since_s)
+    _add_trained_heads(report, records)
     if wanted.html is not None:
         _write(wanted.html, html_page(report, time.time()))
     if wanted.json_:
         click.echo(as_json(report))
     elif wanted.html is None:
         click.echo(terminal_view(report, every=wanted.all_), nl=False)
+
+
+def _add_trained_heads(report: Report, records: Records) -> None:
+    for entry in TAILORED.load(data_dir()).values():
+        if entry.heads is not None:
+            day = entry.heads.date
+            how = f"{entry.origin}, {day}"
+            add_trained(report, records, entry.name, how, moment(f"{day}T00:00+00:00"))
 
 
 def _retag(directory: Path, pairs: tuple[str, ...]) -> None:

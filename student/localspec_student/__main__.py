@@ -49,13 +49,15 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
     MODEL answers prompts of six kinds, many at once; a small head learns what it says next, and is measured on prompts that it
     never saw. It replaces the head before it if it is better. Answers stay the same.
     """
-    for package in ("torch", "gguf"):
-        if find_spec(package) is None:
-            raise UsageError(f"training needs {package}: `pip install {package}` beside localspec")
+    if missing := " ".join(each for each in ("torch", "gguf") if find_spec(each) is None):
+        raise UsageError(f"training needs {missing}: `pip install {missing}` beside localspec")
     from localspec_student.make import Making  # noqa: PLC0415
 
     launch = changed(settings.launch, {"draft": "off", "draft_length": None, "ctx": 1024})
     job, own, cancel = tailoring_job(name, launch), own_prompts(wanted), CancelFlag()
+    registry = load_registry(tailored=False)
+    if heads := registry.published_heads(registry.find(job.pair.target)):
+        click.echo(f"{name} has published heads, the better choice: {', '.join(heads)}", err=True)
     try:
         with ProgressLine(enabled=True, notice_s=30) as line, cancel_on_interrupt(cancel):
             Making(job, recipe, wanted, own, cancel, line.report).make()
@@ -66,7 +68,7 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
 
 @student.command()
 @click.argument("name", metavar="[MODEL]", required=False)
-def forget(name: str | None) -> int:
+def forget(name: str | None) -> None:
     """Delete what was collected and trained, for MODEL or for all. A head in use stays: `localspec rm` removes it."""
     with suppress(ModelUnavailable):  # what was made of a model stays when its pair goes
         name = name and pair_of(name, load_registry(tailored=False)).name
@@ -80,7 +82,6 @@ def forget(name: str | None) -> int:
             freed += sum(file.stat().st_size for file in each.iterdir())
             shutil.rmtree(each)
     click.echo(f"deleted {size_text(freed)} in {len(folders)} folders")
-    return 0
 
 
 def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
@@ -90,9 +91,8 @@ def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
         with closing(History(data_dir() / "history")) as history:
             questions = [each for each in history.questions(_MOST_QUESTIONS) if each.strip()]
         if len(questions) < _LEAST:
-            raise UsageError(
-                f"history has {len(questions)} questions, not {_LEAST}: omit --history"
-            )
+            few = f"history has {len(questions)} questions, not {_LEAST}"
+            raise UsageError(f"{few}: omit --history")
         prompts += [BenchPrompt("history", each) for each in questions]
     own = dict[str, BenchPrompt]()
     for each in prompts:

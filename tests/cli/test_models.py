@@ -79,11 +79,16 @@ def test_search_lists_matches_and_knows_pairs_and_draft_models(
     own, apart = facts["heads"]
     assert own.startswith("MTP layers (in its file; tildaslashalef/nuclis, ")
     assert own.endswith(", 2026-09-05)")
-    assert apart.startswith("a DFlash draft (qwen3.8-27b-dflash2, 1.1 GB; ")
+    assert apart.startswith("a DFlash draft (qwen3.8-27b-dflash2, ")
+    assert "-GGUF, 1.1 GB; " in apart
+    assert facts["training"].startswith("published heads are the better choice")
+    facts = json.loads(localspec("show", "qwen3-4b", "--json", env=bare_machine).out)
+    assert facts["heads"][0].startswith("AngelSlim/Qwen3-4B_eagle3 or z-lab/")
+    assert facts["training"].startswith("published heads are the better choice")
     text = localspec("show", "qwen3.8-27b", env=bare_machine).out
     assert "; a DFlash draft" in " ".join(text.split())
     facts = json.loads(localspec("show", "phi4-mini", "--json", env=bare_machine).out)
-    assert facts["heads"] is None
+    assert (facts["heads"], facts["training"]) == (None, None), "its file is not here"
     rows = {each["name"]: each for each in known}
     assert [rows[name]["heads"] for name in ("qwen3.5-4b", "qwen3.5-2b", "gemma4-12b")] == [
         True, False, True,

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from localspec_student import __main__ as command
 from localspec_student.recipe import MakeFlags, Recipe
 
 from localspec.bench.prompts import BenchPrompt
+from localspec.cli.stats import stats
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.load import load
+from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
@@ -27,7 +30,7 @@ from localspec.llama.sequence import LlamaContext
 from localspec.models.architectures import Heads
 from localspec.models.gguf import read_header
 from localspec.models.ledger import TAILORED
-from localspec.models.registry import load_registry
+from localspec.models.registry import Registry, load_registry
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.tailor.tailor import tailoring_job
 from tests.tailor.tiny_llama import N_EMBD, write
@@ -74,15 +77,17 @@ def student() -> str | None:
 
 def text_with(draft: str, *, exact: bool = False) -> tuple[int, ...]:
     options = LaunchOptions(pair="tiny", draft=draft, load=OPTIONS, fit=False, exact=exact)
-    runtime = load(make_plan(options))
+    telemetry = Telemetry()
+    runtime = load(make_plan(options), observe=telemetry.observe)
     reply = ReplyOptions(SamplingParams(temperature=0.9), seed=3, max_tokens=40)
     tokens = runtime.assistant.reply("Hello", reply).tokens
     runtime.assistant.close()
+    telemetry.close()
     return tuple(tokens)
 
 
 def test_a_head_is_made_registered_trained_on_and_forgotten(
-    data: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = text_with("off", exact=True)
     job_of().make()
@@ -93,7 +98,13 @@ def test_a_head_is_made_registered_trained_on_and_forgotten(
     assert student() == "tiny-student"
     plan = make_plan(LaunchOptions(pair="tiny", draft="auto", load=OPTIONS, fit=False))
     assert plan.heads == Heads((1, 1, 1))
-    assert text_with("heads:3", exact=True) == before
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
+    text_with("heads:3")
+    told = CliRunner().invoke(stats, []).output
+    assert "tiny-student: trained here for pair tiny: " in told
+    assert "trained on 900 tokens, on held-out prompts, 20" in told
+    assert re.search(r"since 20.*: \d\.\d\d tokens a round in \d+ rounds; ", told)
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "off")
     # One that learns nothing from there is no better, and does not replace it.
     lazy = replace(job_of(again=True), recipe=replace(RECIPE, rate=0.0))
     lazy.make()
@@ -279,3 +290,11 @@ def test_killed_at_any_stage_leaves_no_head_or_a_whole_one(
     assert student() == "tiny-student"
     assert [*TAILORED.load(data)] == ["tiny-student"]
     assert not [*(data / "student").rglob(".*")]
+
+
+def test_published_heads_are_named_before_any_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Making, "make", lambda _: None)
+    assert CliRunner().invoke(command.student, ["make", "tiny"]).output == ""
+    monkeypatch.setattr(Registry, "published_heads", lambda *_: ["a/b", "c/d"])
+    said = CliRunner().invoke(command.student, ["make", "tiny"])
+    assert said.stderr == "tiny has published heads, the better choice: a/b, c/d\n"
