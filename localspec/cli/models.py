@@ -126,7 +126,7 @@ def _item_facts(item: Item) -> dict[str, object]:
 )
 @json_option
 def show(name: str, program: str | None, json_: bool) -> None:
-    """Show details of NAME, a model or a GGUF file.
+    """Show details of NAME, a model, a pair's target or a GGUF file.
 
     `tools` is whether it can call tools, by its chat template; `takes` what it reads, with the
     `mmproj` file where that is more than text. `drafts` are the known models that
@@ -136,6 +136,8 @@ def show(name: str, program: str | None, json_: bool) -> None:
     if program is not None:
         _show_launch(name, program, registry, json_=json_)
         return
+    if name in registry.pairs and registry.find(name) is None:
+        name = registry.pairs[name].target
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
         facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).chat_template)
@@ -151,7 +153,7 @@ def show(name: str, program: str | None, json_: bool) -> None:
         facts["heads"] = heads or None
         newer = registry.newer(target)
         facts["newer"] = None if newer is None else f"{newer.name}, {size_text(newer.size_bytes)}"
-    facts["training"] = _training(name, facts, registry)
+    facts["training"] = _training(facts, registry)
     # The hub is not asked for it, and a file without tokenizer is no target.
     is_known = target is not None and target.is_known
     judged = facts["n_vocab"] is not None if "n_vocab" in facts else is_known
@@ -192,16 +194,16 @@ def _heads(entry: ModelEntry, target: ModelEntry) -> str:
     return f"{HEADS[heads.kind]} ({where}; {heads.source}, {heads.date})"
 
 
-def _training(name: str, facts: Mapping[str, Fact], registry: Registry) -> str | None:
+def _training(facts: Mapping[str, Fact], registry: Registry) -> str | None:
     """Return advice on training heads for a model; None where that is impossible, or where its file is not here to tell."""
     target, path = registry.find(str(facts["name"])), facts.get("path")
     if registry.published_heads(target):
         return "published heads are the better choice: they learnt from far more text"
-    of_target = (each for each in registry.pairs.values() if each.target == facts["name"])
-    pair = registry.pairs.get(registry.name(name)) or next(of_target, None)
+    of_target = (each.name for each in registry.pairs.values() if each.target == facts["name"])
+    pair = next(of_target, None)
     if pair is None or not isinstance(path, str) or why_no_layer_inputs(read_model(Path(path))):
         return None
-    return f"`localspec-student make {pair.name}` trains heads here; no published ones are known"
+    return f"`localspec-student make {pair}` trains heads here; no published ones are known"
 
 
 def _row(name: str, model: str, registry: Registry) -> ModelRow | None:

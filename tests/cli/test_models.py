@@ -211,6 +211,19 @@ def test_show_counts_in_words_of_people() -> None:
     assert _text("sources", sources) == "Hugging Face: a/b; Python packages: part… 0.2.0"
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "mamba"])
+def test_show_offers_training_where_heads_can_follow(
+    architecture: str, tmp_path: Path, bare_machine: dict[str, str]
+) -> None:
+    values: dict[str, Content] = {"general.architecture": architecture}
+    (tmp_path / "t.gguf").write_bytes(build(values, []))
+    (tmp_path / "models.toml").write_text(f'[pairs.mine]\ntarget = "{tmp_path}/t.gguf"\n')
+    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
+    facts = json.loads(localspec("show", "mine", "--json", env=env).out)
+    offer = "`localspec-student make mine` trains heads here; no published ones are known"
+    assert facts["training"] == (offer if architecture == "llama" else None)
+
+
 def test_show_says_what_a_file_without_tokenizer_says(machine: ToyMachine) -> None:
     values: dict[str, Content] = {
         "general.architecture": "eagle3",
