@@ -53,6 +53,7 @@ class Talk:
         n_drafted: int = 3,
         greedy: bool = False,
         ends: bool = True,
+        seed: int | None = None,
         load: float = 1.0,
         plain_every: int = 5,
     ) -> None:
@@ -75,7 +76,7 @@ class Talk:
             counts = (0, 0) if plain else (n_drafted, accepted)
             trace.note(drafted(*counts, spent=spent))
         if ends:
-            trace.end(text, 0.1, decode_s)
+            trace.end(text, 0.1, decode_s, seed)
 
 
 @contextmanager
