@@ -24,8 +24,10 @@ from localspec.launch.load import Runtime
 from localspec.llama.batch import Part
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.staging import keep_layer_inputs, layer_inputs
+from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.files import write_atomic
+from localspec.tailor.lessons import Lesson, RecordedReply
 from localspec_student.head import Target
 from localspec_student.prompts import Answers, made_prompt
 
@@ -85,16 +87,16 @@ def read_talks(folder: Path) -> Iterator[Talk]:
             yield talk
 
 
-Job = tuple[str, BenchPrompt]
-"""A prompt, and the key by which it is known to be answered."""
+Job = tuple[str, Lesson]
+"""A lesson, and the key by which it is known to be done."""
 
 
-def jobs(first: Mapping[str, BenchPrompt], done: set[str], answers: Answers) -> Iterator[Job]:
-    """Yield prompts without end, those that were not answered: the first by their keys, then bundled ones.
+def jobs(first: Mapping[str, Lesson], done: set[str], answers: Answers) -> Iterator[Job]:
+    """Yield lessons without end, those that are not done: the first by their keys, then bundled prompts.
 
     Args:
         first: those that are held out, and the user's own.
-        done: keys of those that were answered.
+        done: keys of those that are done.
         answers: of the target, by kind; grows meanwhile.
     """
     yield from ((key, each) for key, each in first.items() if key not in done)
@@ -133,7 +135,7 @@ class Teacher:
         return b"".join(map(self._piece, answer)).decode(errors="replace")
 
     def talks(self, waiting: Iterator[Job]) -> Iterator[Talk]:
-        """Yield the conversations that prompts begin, given with their keys, in the order in which they end.
+        """Yield the conversations that lessons begin, given with their keys, in the order in which they end.
 
         Raises:
             Cancelled: the flag was set.
@@ -144,7 +146,8 @@ class Teacher:
                 running[number := next(numbers)] = talk = self._begun(*next(waiting))
                 greedy = talk.is_held_out or number % 2
                 sampling = SamplingParams(temperature=0.0 if greedy else _TEMPERATURE)
-                options = ReplyOptions(sampling, seed=number, max_tokens=_ANSWER)
+                most = _ANSWER if len(talk.tokens) == talk.n_prompt else 1
+                options = ReplyOptions(sampling, seed=number, max_tokens=most)
                 request = Request(number, (), options, ephemeral=True, raw=(*talk.tokens,))
                 self._assistant.submit(request)
             self._assistant.step()
@@ -157,12 +160,17 @@ class Teacher:
                     self._look_into(talk)
                     yield talk
 
-    def _begun(self, key: str, prompt: BenchPrompt) -> Talk:
-        """Return a conversation that begins with a prompt, or with the end of one that is too long."""
-        conversation = Conversation()
-        conversation.append_user(prompt.prompt)
-        tokens = self._assistant.prompt_tokens(conversation)[-(N_CTX - _ANSWER) :]
-        return Talk(key, prompt.workload, len(tokens), tokens)
+    def _begun(self, key: str, lesson: Lesson) -> Talk:
+        """Return the conversation of a lesson, or the end of one that is too long."""
+        if isinstance(lesson, RecordedReply):
+            tokens, n_answer = [*lesson.tokens], len(lesson.tokens) - lesson.n_prompt
+        else:
+            turns = [Message.user(lesson.prompt)] if isinstance(lesson, BenchPrompt) else lesson
+            conversation = Conversation(messages=turns)
+            tokens = self._assistant.prompt_tokens(conversation)
+            n_answer = len(conversation.begun)
+        tokens = tokens[-(N_CTX - _ANSWER) :]
+        return Talk(key, getattr(lesson, "workload", "own"), max(1, len(tokens) - n_answer), tokens)
 
     def _look_into(self, talk: Talk) -> None:
         """Add to a conversation what the target computes of it; raises Cancelled where the flag was set."""

@@ -14,7 +14,7 @@ from time import gmtime, monotonic, strftime
 
 import click
 
-from localspec.bench.prompts import BenchPrompt, bundled, per_workload
+from localspec.bench.prompts import bundled, per_workload
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import bar, duration_text
 from localspec.errors import LocalspecError, UsageError
@@ -26,6 +26,7 @@ from localspec.models.store import model_sha256
 from localspec.storage.files import free_bytes, private_directory, size_text
 from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
+from localspec.tailor.lessons import Lesson
 from localspec.tailor.tailor import TailoringJob, register
 from localspec_student.collect import ROWS, TOP, Talk, Teacher, add_part, jobs, read_talks
 from localspec_student.head import Target, write_head
@@ -46,7 +47,7 @@ class Making:
         job: the pair, and how to load its target.
         recipe: how.
         wanted: what else the user says.
-        own: the user's prompts, by their keys.
+        own: the user's own lessons, by their keys.
         cancel: ends the work; the same command goes on from there.
         draw: takes a line of progress, over the one before.
     """
@@ -54,7 +55,7 @@ class Making:
     job: TailoringJob
     recipe: Recipe
     wanted: MakeFlags
-    own: Mapping[str, BenchPrompt]
+    own: Mapping[str, Lesson]
     cancel: CancelFlag
     draw: Callable[[str], None]
 

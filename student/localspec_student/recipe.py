@@ -47,7 +47,7 @@ class MakeFlags:
     """On what a head is trained and measured, and what becomes of it.
 
     Args:
-        again: Train on from the head that there is, with --tokens more.
+        again: Train on from the head that there is, with --tokens more, first of recorded replies in which it was rejected and of replies marked /good.
         history: Also train on your own questions of saved conversations.
         prompts: Also train on prompts of this file: JSON lines with workload and prompt.
         held: Bundled prompts of each kind to measure with, never trained on. Default: 10.

@@ -32,13 +32,15 @@ from localspec.models.gguf import read_header
 from localspec.models.ledger import TAILORED
 from localspec.models.registry import Registry, load_registry
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.tailor.lessons import RecordedReply, own_lessons
 from localspec.tailor.tailor import tailoring_job
+from tests.tailor.replies import add_marked, record
 from tests.tailor.tiny_llama import N_EMBD, write
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 from localspec_student import make as making  # noqa: E402 - needs torch
-from localspec_student.collect import read_talks  # noqa: E402
+from localspec_student.collect import Talk, read_talks  # noqa: E402
 from localspec_student.head import Head, Target, new_weights, write_head  # noqa: E402
 from localspec_student.make import Making  # noqa: E402
 from localspec_student.train import Trainer  # noqa: E402
@@ -207,6 +209,38 @@ def test_own_prompts_that_come_later_are_answered_and_trained_on(
     talks = [each.key for folder in files[:1] for each in read_talks(folder.parent)]
     assert "held:late" in talks
     assert sum(key.startswith("own:many") for key in talks) < 100
+
+
+def test_again_trains_on_what_was_rejected_and_what_is_good_and_not_on_what_is_bad(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = list[Talk]()
+
+    class Noting(Trainer):
+        def __init__(self, target: Target, recipe: Recipe, talks: Any, before: Any) -> None:
+            trained[:] = talks
+            super().__init__(target, recipe, talks, before)
+
+    monkeypatch.setattr(making, "Trainer", Noting)
+    monkeypatch.setattr("localspec.tailor.lessons._HELD_SHARE", 1000)
+    record(data, "tiny.gguf", [(1, "heads", 1), (2, "heads", 0), (3, "heads", 0)])
+    add_marked(data, "tiny.gguf", 2, "bad")
+    add_marked(data, "tiny.gguf", 9, "good", words="ABC")
+    target = load_registry().pairs["tiny"].target
+    job_of().make()
+    again = job_of(again=True)
+    own = own_lessons(None, history=False, replies_of=target)
+    replace(again, own={**OWN, **own}).make()
+    mine = {each.key: each for each in trained[:3]}
+    assert len(own) == 3
+    assert {*mine} == {*own}
+    assert {each.kind for each in mine.values()} == {"own"}
+    good = mine.pop([*own][2])
+    answer = bytes(good.tokens[good.n_prompt : -1])
+    assert answer == b"ABC"
+    for key, reply in [*own.items()][:2]:
+        assert isinstance(reply, RecordedReply)
+        assert (mine[key].n_prompt, tuple(mine[key].tokens[:-1])) == (reply.n_prompt, reply.tokens)
 
 
 def raising() -> None:

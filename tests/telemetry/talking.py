@@ -81,11 +81,14 @@ class Talk:
 
 @contextmanager
 def recording(
-    directory: Path, switch: Switch | None = None, workload: str | None = None
+    directory: Path,
+    switch: Switch | None = None,
+    workload: str | None = None,
+    pair: Pair = PAIR,
 ) -> Iterator[Talk]:
     """Record what is noted within, and write all of it by the end."""
     recorder = Recorder(
-        directory, PAIR, switch or Switch(), lambda token: b"<%d>" % token, workload
+        directory, pair, switch or Switch(), lambda token: b"<%d>" % token, workload
     )
     recorder.is_secret = _is_secret
     yield Talk(recorder)
