@@ -45,6 +45,8 @@ from localspec_student.head import Head, Target, new_weights, write_head  # noqa
 from localspec_student.make import Making  # noqa: E402
 from localspec_student.train import Trainer  # noqa: E402
 
+from lab.benchmarks import student_curve  # noqa: E402
+
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0)
 RECIPE = Recipe(tokens=900, epochs=1, depths=2, ids=200, batch=1000)
 OWN = {f"held:own{n}": BenchPrompt("own", f"What is {n}?") for n in range(2)}
@@ -332,3 +334,20 @@ def test_published_heads_are_named_before_any_are_made(monkeypatch: pytest.Monke
     monkeypatch.setattr(Registry, "published_heads", lambda *_: ["a/b", "c/d"])
     said = CliRunner().invoke(command.student, ["make", "tiny"])
     assert said.stderr == "tiny has published heads, the better choice: a/b, c/d\n"
+
+
+def test_the_curve_has_a_point_for_each_part_of_the_text(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_of().make()
+    monkeypatch.setattr(student_curve, "RECIPE", RECIPE)
+    capsys.readouterr()
+    student_curve.main("tiny")
+    *points, own, mean = capsys.readouterr().out.splitlines()
+    tokens = [int(each.split()[0].replace(",", "")) for each in points]
+    assert len(tokens) == 4
+    assert tokens == sorted(tokens)
+    assert all(" tokens: agreement [0." in each for each in points)
+    assert own.startswith("own: ")
+    assert mean.startswith("mean: ")
+    assert "a doubling" in mean
