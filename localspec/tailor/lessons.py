@@ -83,7 +83,7 @@ def replies_to_learn(target: str) -> list[Lesson]:
     Raises:
         LocalspecError: the history or the records cannot be read.
     """
-    name, good, rejected = Path(target).name, list[Turns](), list[RecordedReply]()
+    name, good, rejected = Path(target).name, list[tuple[object, Turns]](), list[RecordedReply]()
     with closing(History(data_dir() / "history")) as history:
         marked, talk = history.marked(), SavedConversation(history)
         for each in marked:
@@ -92,15 +92,18 @@ def replies_to_learn(target: str) -> list[Lesson]:
                 talk.show_branch(each.id)
                 turns = [stored.message for stored in talk.messages]
                 if not any(turn.media or turn.calls for turn in turns):
-                    good.append(talk.turns(each.id))
+                    good.append(((each.seed, each.prompt), talk.turns(each.id)))
     marks = {(each.seed, each.prompt): each.mark for each in marked}
+    recorded = set[object]()
     for reply, text in read_texts(telemetry_dir(), 0.0):
         with suppress(msgspec.DecodeError):
-            said = msgspec.json.decode(text, type=ReplyTokens)
-            own = [each for each in said.rounds if each.drafter == HeadsDrafter.name]
+            noted = msgspec.json.decode(text, type=ReplyTokens)
+            own = [each for each in noted.rounds if each.drafter == HeadsDrafter.name]
             count = sum(len(each.draft_ids) - each.accepted for each in own)
-            is_bad = marks.get((said.seed, reply.prompt)) == "bad"
-            if count and reply.pair.target == name and not is_bad:
-                ids = [*said.prompt, *(token for each in said.rounds for token in each.confirmed)]
+            key = noted.seed, reply.prompt
+            if count and reply.pair.target == name and marks.get(key) != "bad":
+                ids = [*noted.prompt, *(token for each in noted.rounds for token in each.confirmed)]
                 rejected.append(RecordedReply(count, reply.prompt, (*ids[:-1],)))
-    return [*sorted(rejected, key=lambda each: -each.rejected), *good]
+                recorded.add(key)
+    others = (turns for key, turns in good if key not in recorded)
+    return [*sorted(rejected, key=lambda each: -each.rejected), *others]

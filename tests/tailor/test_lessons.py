@@ -32,7 +32,7 @@ def test_what_was_rejected_comes_first_then_what_is_good_and_never_what_is_bad(d
         [(1, "heads", 2), (2, "heads", 0), (3, "heads", 0), (4, "heads", 3), (5, "model", 0)],
     )
     record(data, "other", [(6, "heads", 0)])
-    for seed, mark in ((3, "bad"), (4, "good"), (7, "good"), (8, "")):
+    for seed, mark in ((1, "good"), (3, "bad"), (4, "good"), (7, "good"), (8, "")):
         add_marked(data, "toy", seed, mark)
     add_marked(data, "other", 9, "good")
     add_marked(data, "toy", 10, "good", words="")
