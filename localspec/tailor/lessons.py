@@ -21,6 +21,8 @@ from localspec.storage.paths import data_dir
 from localspec.telemetry.log import read_texts
 from localspec.telemetry.text import ReplyTokens
 
+OWN, REPLY = "own:", "reply:"
+"""What keys have: of prompts, and of replies."""
 _LEAST, _MOST_QUESTIONS, _HELD_SHARE = 20, 5000, 10
 """Questions of conversations to learn from; of all lessons, one in so many is held out."""
 
@@ -68,9 +70,9 @@ def own_lessons(prompts: str | None, *, history: bool, replies_of: str | None) -
         lessons += [BenchPrompt("history", each) for each in questions]
     own = dict[str, Lesson]()
     for each in lessons:
-        text = each.prompt if isinstance(each, BenchPrompt) else repr(each)
+        kind, text = (OWN, each.prompt) if isinstance(each, BenchPrompt) else (REPLY, repr(each))
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        own["held:" * (int(digest, 16) % _HELD_SHARE == 0) + f"own:{digest}"] = each
+        own["held:" * (int(digest, 16) % _HELD_SHARE == 0) + f"{kind}{digest}"] = each
     return dict(sorted(own.items(), key=lambda each: not each[0].startswith("held:")))
 
 

@@ -243,6 +243,12 @@ def test_again_trains_on_what_was_rejected_and_what_is_good_and_not_on_what_is_b
     for key, reply in [*own.items()][:2]:
         assert isinstance(reply, RecordedReply)
         assert (mine[key].n_prompt, tuple(mine[key].tokens[:-1])) == (reply.n_prompt, reply.tokens)
+    # One that was marked bad since is left out, though it was collected before.
+    add_marked(data, "tiny.gguf", 3, "bad")
+    left = own_lessons(None, history=False, replies_of=target)
+    replace(again, own={**OWN, **left}).make()
+    assert {*left} < {*own}
+    assert {*left} == {*own} & {each.key for each in trained}
 
 
 def raising() -> None:
