@@ -102,9 +102,10 @@ class Registry:
         ]
 
     def published_heads(self, target: ModelEntry | None) -> list[str]:
-        """Return where heads for a target are published: models that have them, and repositories to convert."""
+        """Return where heads for a target, or its newer file, are: models that have them, and repositories to convert."""
         if target is None:
             return []
+        target = self.newer(target) or target
         models = [each.name for each in self.with_heads_for(target) if each.tailored is None]
         return [*models, *target.heads_to_convert]
 

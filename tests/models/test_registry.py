@@ -316,6 +316,7 @@ def test_a_bare_name_means_an_older_file_where_that_alone_is_on_this_machine(
     assert (registry.newer(old), registry.newer(new)) == (new, None)
     assert registry.with_heads_for(new) == [registry.model("h")]
     assert registry.with_heads_for(old) == []
+    assert registry.published_heads(old) == ["h"]
     pair = registry.pair("p")
     drafts = ("lookup", None) if is_older else ("model", "h")
     assert (pair.target, pair.draft, pair.draft_model) == ("t", *drafts)
