@@ -30,12 +30,7 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that nobody has.
-
-    Args:
-        text: what it is.
-        memories: as `localspec.launch.memories` finds them on a real one.
-    """
+    """A machine that nobody has, with memories as `localspec.launch.memories` finds them on a real one."""
 
     text: str
     memories: tuple[Memory, ...]
@@ -74,13 +69,8 @@ def table(registry: Registry) -> Iterator[str]:
             f"{each.name} {each.total_bytes / GB:.3g} GB, {(each.bytes_per_s or 0) / GB:.0f} GB/s"
             for each in machine.memories
         )
-        cells = [
-            machine.text,
-            sizes,
-            *(_named(recommend(registry, machine.memories, each)) for each in ("chat", "code")),
-            _why(machine, registry, "chat"),
-        ]
-        yield f"|{'|'.join(cells)}|"
+        chat, code = (_named(recommend(registry, machine.memories, x)) for x in ("chat", "code"))
+        yield f"|{machine.text}|{sizes}|{chat}|{code}|{_why(machine, registry, 'chat')}|"
 
 
 def _named(proposals: tuple[Recommendation, ...]) -> str:
@@ -114,10 +104,8 @@ def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
     if found is None:
         return f"`{name}` does not fit"
     if found.suits is Suits.TIGHT:
-        share = found.needed_bytes / found.memory.total_bytes
-        return (
-            f"`{name}` takes {share:.0%} of {found.memory.name}, more than {found.memory.most:.0%}"
-        )
+        share, most = found.needed_bytes / found.memory.total_bytes, found.memory.most
+        return f"`{name}` takes {share:.0%} of {found.memory.name}, more than {most:.0%}"
     speed = f"≈{rounded(found.tokens_per_s or 0)}/s"
     if found.suits is Suits.WELL:
         return f"`{name}` is hardly larger, and much slower: {speed}"
@@ -129,16 +117,10 @@ def heads_table(registry: Registry) -> Iterator[str]:
     yield "|model|heads|published acceptance|"
     yield "|---|---|---|"
     for entry in registry.models.values():
-        heads = entry.heads
-        if heads is None:
-            continue
-        target = registry.find(heads.target) if heads.target else entry
-        cells = [
-            f"`{target.name if target else heads.target}`",
-            HEADS[heads.kind],
-            heads.published or "?",
-        ]
-        yield f"|{'|'.join(cells)}|"
+        if heads := entry.heads:
+            target = registry.find(heads.target) if heads.target else entry
+            name = target.name if target else heads.target
+            yield f"|`{name}`|{HEADS[heads.kind]}|{heads.published or '?'}|"
 
 
 if __name__ == "__main__":

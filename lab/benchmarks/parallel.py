@@ -83,18 +83,13 @@ def tell(runtime: Runtime, modes: Sequence[str], rounds: Sequence[Mapping[str, A
 def main() -> None:
     """Run, and print what there is after every round."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pair")
-    parser.add_argument("--target")
-    parser.add_argument("--draft-model")
-    parser.add_argument("--parallel", type=int)
+    for name in ("pair", "target", "draft-model", "kinds"):
+        parser.add_argument(f"--{name}")
+    numbers = {"parallel": None, "threads": None, "count": 16, "max-tokens": 64, "ctx": 1024}
+    for name, default in {**numbers, "rounds": 5}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--modes", default="off,auto")
-    parser.add_argument("--count", type=int, default=16)
-    parser.add_argument("--max-tokens", type=int, default=64)
-    parser.add_argument("--ctx", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int)
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--kinds")
     parser.add_argument("--exact", action="store_true")
     add_settings(parser)
     asked = parser.parse_args()

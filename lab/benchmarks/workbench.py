@@ -23,9 +23,8 @@ def machine() -> str:
     if cpuinfo.exists():
         names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = names[0].split(":")[1].strip() if names else model
-    return (
-        f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    )
+    system, version = platform.system(), platform.python_version()
+    return f"{model}, {os.cpu_count()} cores, {system}, Python {version}"
 
 
 def opened(

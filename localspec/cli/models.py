@@ -4,7 +4,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from localspec.config.own import write_keys
 from localspec.display import notice
 from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
 from localspec.launch.rows import ModelRow, model_rows
-from localspec.models.architectures import how_it_drafts
+from localspec.models.architectures import how_it_drafts, why_no_layer_inputs
 from localspec.models.entries import HEADS, MODEL_NAME, HubName, Medium, ModelEntry
 from localspec.models.gguf import read_header, read_model
 from localspec.models.inventory import (
@@ -126,7 +126,7 @@ def _item_facts(item: Item) -> dict[str, object]:
 )
 @json_option
 def show(name: str, program: str | None, json_: bool) -> None:
-    """Show details of NAME, a model or a GGUF file.
+    """Show details of NAME, a model, a pair's target or a GGUF file.
 
     `tools` is whether it can call tools, by its chat template; `takes` what it reads, with the
     `mmproj` file where that is more than text. `drafts` are the known models that
@@ -136,6 +136,8 @@ def show(name: str, program: str | None, json_: bool) -> None:
     if program is not None:
         _show_launch(name, program, registry, json_=json_)
         return
+    if name in registry.pairs and registry.find(name) is None:
+        name = registry.pairs[name].target
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
         facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).chat_template)
@@ -145,9 +147,13 @@ def show(name: str, program: str | None, json_: bool) -> None:
         facts |= {"draft_model": row.pair.draft_model, "draft_bytes": row.draft_bytes}
     target = registry.find(str(facts["name"]))
     if target is not None:
-        facts["heads"] = [_heads(each, target) for each in registry.with_heads_for(target)] or None
+        heads = [_heads(each, target) for each in registry.with_heads_for(target)]
+        if repos := " or ".join(target.heads_to_convert):
+            heads.append(f"{repos}, for llama.cpp's convert_hf_to_gguf.py")
+        facts["heads"] = heads or None
         newer = registry.newer(target)
         facts["newer"] = None if newer is None else f"{newer.name}, {size_text(newer.size_bytes)}"
+    facts["training"] = _training(facts, registry)
     # The hub is not asked for it, and a file without tokenizer is no target.
     is_known = target is not None and target.is_known
     judged = facts["n_vocab"] is not None if "n_vocab" in facts else is_known
@@ -183,8 +189,21 @@ def _heads(entry: ModelEntry, target: ModelEntry) -> str:
     """Return which heads a model has for a target, where, and who says so."""
     assert entry.heads is not None, "only these are listed"  # noqa: S101
     heads, size = entry.heads, size_text(entry.size_bytes) if entry.size_bytes else "size unknown"
-    where = "in its file" if entry is target else f"{entry.name}, {size}"
+    repo = f"{entry.hub.repo}, " if entry.hub else ""
+    where = "in its file" if entry is target else f"{entry.name}, {repo}{size}"
     return f"{HEADS[heads.kind]} ({where}; {heads.source}, {heads.date})"
+
+
+def _training(facts: Mapping[str, Fact], registry: Registry) -> str | None:
+    """Return advice on training heads for a model; None where that is impossible, or where its file is not here to tell."""
+    target, path = registry.find(str(facts["name"])), facts.get("path")
+    if registry.published_heads(target):
+        return "published heads are the better choice: they learnt from far more text"
+    of_target = (each.name for each in registry.pairs.values() if each.target == facts["name"])
+    pair = next(of_target, None)
+    if pair is None or not isinstance(path, str) or why_no_layer_inputs(read_model(Path(path))):
+        return None
+    return f"`localspec-student make {pair}` trains heads here; no published ones are known"
 
 
 def _row(name: str, model: str, registry: Registry) -> ModelRow | None:

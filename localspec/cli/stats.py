@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,15 +15,17 @@ from localspec.decoding.drafters.register import DRAFTERS
 from localspec.decoding.round import OFF
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
+from localspec.history.archive import History
 from localspec.launch.recording import recorded
+from localspec.models.ledger import TAILORED
 from localspec.options.recording import checked_workload
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
 from localspec.storage.token_log import FILE
 from localspec.storage.token_log import wipe as wipe_store
 from localspec.telemetry import log
-from localspec.telemetry.log import read_records
-from localspec.telemetry.report import make_report
+from localspec.telemetry.log import Records, read_records
+from localspec.telemetry.report import Report, add_trained, make_report
 from localspec.telemetry.text import proposals
 from localspec.telemetry.view import as_json, html_page, replies_view, terminal_view
 from localspec.telemetry.view import since as moment
@@ -74,8 +77,9 @@ def stats(wanted: StatsFlags) -> None:
     machine. Turn that off with `localspec config set telemetry off`. `bench` records nothing.
 
     Each line of --export is a round: the context, the draft, how many of its tokens were accepted,
-    and the target's next token, all as token ids and as text. Only replies recorded with text are
-    included; turn that on with `localspec config set telemetry text`.
+    and the target's next token, all as token ids and as text, and the mark that /good or /bad gave
+    the reply. Only replies recorded with text are included; turn that on with
+    `localspec config set telemetry text`.
     """
     directory = data_dir() / "telemetry"
     since_s = None if wanted.since is None else moment(wanted.since)
@@ -97,12 +101,21 @@ def stats(wanted: StatsFlags) -> None:
             click.echo(line)
         return
     report = make_report(records, since_s)
+    _add_trained_heads(report, records)
     if wanted.html is not None:
         _write(wanted.html, html_page(report, time.time()))
     if wanted.json_:
         click.echo(as_json(report))
     elif wanted.html is None:
         click.echo(terminal_view(report, every=wanted.all_), nl=False)
+
+
+def _add_trained_heads(report: Report, records: Records) -> None:
+    for entry in TAILORED.load(data_dir()).values():
+        if entry.heads is not None:
+            day = entry.heads.date
+            how = f"{entry.origin}, {day}"
+            add_trained(report, records, entry.name, how, moment(f"{day}T00:00+00:00"))
 
 
 def _retag(directory: Path, pairs: tuple[str, ...]) -> None:
@@ -141,7 +154,9 @@ def _wipe(directory: Path, *, only_text: bool, confirm: bool) -> None:
 def _export(directory: Path, wanted: StatsFlags, since_s: float) -> None:
     for each in set(wanted.drafters) - {*DRAFTERS, OFF}:
         raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*DRAFTERS, OFF])}")
-    rounds = proposals(directory, since_s, wanted.drafters, wanted.most_context or 0)
+    with closing(History(data_dir() / "history")) as history:
+        marks = {(each.seed, each.prompt): each.mark for each in history.marked()}
+    rounds = proposals(directory, since_s, wanted.drafters, wanted.most_context or 0, marks)
     first = next(rounds, None)
     if first is None:
         raise LocalspecError(

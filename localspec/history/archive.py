@@ -15,6 +15,8 @@ from localspec.errors import HistoryError, UsageError
 from localspec.history.database import NEW, HistoryDatabase, RowChange, Values
 from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import (
+    Mark,
+    MarkedReply,
     State,
     StoredConversation,
     StoredMessage,
@@ -42,6 +44,13 @@ ORDER BY c.updated_s DESC, c.id DESC LIMIT :limit
 _MATCHING = """
 SELECT m.conversation AS conversation, max(m.id) AS message
 FROM found JOIN message AS m ON m.id = found.rowid WHERE found MATCH ? GROUP BY m.conversation
+"""
+
+_MARKED = """
+SELECT conversation, id, mark, model,
+CASE WHEN json_valid(figures) THEN json_extract(figures, '$.seed') END AS seed,
+CASE WHEN json_valid(figures) THEN json_extract(figures, '$.prompt') END AS prompt
+FROM message WHERE mark != '' ORDER BY id
 """
 
 
@@ -112,6 +121,16 @@ class History(HistoryDatabase):
         """
         begun = message_of(self._row(message), self.media)
         return ReplyRecorder(self, message, begun, clock=self._stopwatch)
+
+    def mark(self, message: int, mark: Mark) -> None:
+        """Give a reply a mark in place of the one that it has."""
+        self.save(RowChange("message", message, {"mark": mark}))
+
+    def marked(self) -> list[MarkedReply]:
+        """Return the replies that have a mark, oldest first; raises HistoryError where the file cannot be read."""
+        if self._connection is None:
+            raise HistoryError(self.trouble or "the history is closed")
+        return [MarkedReply(*row) for row in self.read(_MARKED)]
 
     def conversation(self, conversation: int) -> StoredConversation:
         """Return the record of a conversation.
@@ -320,6 +339,7 @@ class History(HistoryDatabase):
             "created_s": now_s,
             "model": model,
             "figures": figures,
+            "mark": "",
         }
         leaf: Values = {"leaf": NEW, "updated_s": now_s}
         if not all(row["title"] for row in self.rows("conversation", "id", conversation)):
@@ -333,7 +353,7 @@ class History(HistoryDatabase):
         )
 
     def _stored(self, row: Values, siblings: dict[int | None, tuple[int, ...]]) -> StoredMessage:
-        columns = ("id", "parent", "state", "created_s", "model", "figures")
+        columns = ("id", "parent", "state", "created_s", "model", "figures", "mark")
         return StoredMessage(
             **{key: row[key] for key in columns},
             message=message_of(row, self.media),

@@ -79,7 +79,9 @@ CREATE TABLE tag (
     conversation INTEGER NOT NULL REFERENCES conversation(id), name TEXT NOT NULL, PRIMARY KEY (conversation, name)
 ) STRICT, WITHOUT ROWID;
 """
-STEPS = (_FIRST, _SECOND, _THIRD)
+# What the user thinks of a reply: `good`, `bad`, or nothing.
+_FOURTH = "ALTER TABLE message ADD COLUMN mark TEXT NOT NULL DEFAULT '';"
+STEPS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 RETRY_S, _CHECK_S = 10.0, 0.1
 _WITH_MEDIA = "SELECT acts FROM message WHERE acts LIKE '{\"media\"%'"

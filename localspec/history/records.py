@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -11,6 +11,8 @@ from localspec.errors import HistoryError, UsageError
 from localspec.messages import MediaPart, Message, Part, ToolCall, ToolResult
 
 State = Literal["streaming", "complete", "cut"]
+Mark = Literal["", "good", "bad"]
+"""What the user thinks of a reply."""
 _TAG = re.compile(r"[\w.-]{1,40}")
 _IN_QUERY = re.compile(r"(?:^|(?<=\s))(?:tag:|#)([\w.-]{1,40})(?=\s|$)")
 
@@ -28,6 +30,7 @@ class StoredMessage:
         model: what answered, as it was called; of a result, the function; empty for the user's.
         figures: what the screen wants to remember of a reply or a result, as JSON; empty without any.
         siblings: ids of all messages with the same parent and conversation, itself included, oldest first.
+        mark: the user's, of a reply.
     """
 
     id: int
@@ -38,6 +41,7 @@ class StoredMessage:
     model: str
     figures: str
     siblings: tuple[int, ...]
+    mark: Mark = ""
 
     @property
     def known_figures(self) -> Mapping[str, object]:
@@ -46,6 +50,17 @@ class StoredMessage:
             return msgspec.json.decode(self.figures or "{}", type=dict[str, object])
         except (msgspec.DecodeError, RecursionError):
             return {}
+
+
+class MarkedReply(NamedTuple):
+    """A reply with a mark; its seed and the tokens of its prompt are None where they are not known."""
+
+    conversation: int
+    id: int
+    mark: Mark
+    model: str
+    seed: int | None
+    prompt: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Telemetry:
             elif isinstance(event, Finished):
                 reply = event.reply
                 trace.findings = {(rule, action): n for rule, action, n in event.findings}
-                trace.end(reply.text, reply.prefill_s, reply.decode_s)
+                trace.end(reply.text, reply.prefill_s, reply.decode_s, reply.seed)
 
         return take
 

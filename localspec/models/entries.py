@@ -211,6 +211,7 @@ class ModelFacts(_Table, frozen=True, kw_only=True):
         tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
         embedding: of a model that makes vectors of texts, or ranks them, and writes none; None of others.
         heads: that its file has; None where it has none, or no source says so.
+        heads_to_convert: repositories of heads that are published for it in another form, which llama.cpp converts.
         older: whether its bare name means another file now, but where this one alone is on the machine.
     """
 
@@ -227,6 +228,7 @@ class ModelFacts(_Table, frozen=True, kw_only=True):
     tokenizer: Sha256 | None = None
     embedding: Embedding | None = None
     heads: HeadsEntry | None = None
+    heads_to_convert: tuple[Repo, ...] = ()
     older: bool = False
 
 

@@ -101,6 +101,14 @@ class Registry:
             each for each in apart if each.heads and self.find(each.heads.target or "") == target
         ]
 
+    def published_heads(self, target: ModelEntry | None) -> list[str]:
+        """Return where heads for a target, or its newer file, are: models that have them, and repositories to convert."""
+        if target is None:
+            return []
+        target = self.newer(target) or target
+        models = [each.name for each in self.with_heads_for(target) if each.tailored is None]
+        return [*models, *target.heads_to_convert]
+
     def newer(self, entry: ModelEntry) -> ModelEntry | None:
         """Return the model whose file has the bare name of an older one; None for one that is not older."""
         alike = (each for each in self.models.values() if each.base == entry.base)

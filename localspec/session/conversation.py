@@ -14,7 +14,13 @@ from localspec.display import clean_line, printable_line
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.recorder import ReplyRecorder
-from localspec.history.records import StoredConversation, StoredMessage, content_of, tags_of
+from localspec.history.records import (
+    Mark,
+    StoredConversation,
+    StoredMessage,
+    content_of,
+    tags_of,
+)
 from localspec.messages import Message, with_results
 from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (
@@ -31,6 +37,7 @@ from localspec.session.compaction import (
 
 __all__ = [
     "History",
+    "Mark",
     "ReplyRecorder",
     "SavedConversation",
     "StoredConversation",
@@ -183,6 +190,7 @@ class SavedConversation:
             "accepted": reply.acceptance.acceptance_rate,
             "stop": reply.stop_reason.value,
             "seed": reply.seed,
+            "prompt": reply.prompt_tokens,
             "left_out": left_out,
         }
         end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
@@ -281,6 +289,21 @@ class SavedConversation:
             raise UsageError("no answer yet: ask something first")
         return self.messages[-1]
 
+    def mark(self, mark: Mark, reply: StoredMessage | None = None) -> Mark:
+        """Mark a reply, or the last one; the mark that it has already is taken back. Return which it has then.
+
+        Raises:
+            UsageError: there is no reply.
+        """
+        replies = [each for each in self.messages if each.message.role == "assistant"]
+        if not replies:
+            raise UsageError("no answer yet: ask something first")
+        reply = reply or replies[-1]
+        mark = "" if reply.mark == mark else mark
+        self.history.mark(reply.id, mark)
+        self.show_branch(self.messages[-1].id)
+        return mark
+
     def numbers(self) -> dict[int, int]:
         """Return the number of every question, by its id; requests for summaries have none."""
         questions = [
@@ -336,6 +359,7 @@ class SavedConversation:
                 case _:
                     reply = self.history.begin_reply(*place, model=each.model)
                     reply.finish(each.message, figures=each.figures)
+                    self.history.mark(reply.message, each.mark)
                     parent = reply.message
         self.rename(f"{title} (branch)")
         self.show_branch(parent)

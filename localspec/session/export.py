@@ -129,9 +129,10 @@ def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessa
     for message in messages:
         spoken = message.message
         cut = " (cut)" if message.state != "complete" else ""
+        mark = f" ({message.mark})" if message.mark else ""
         failed = any(isinstance(each, ToolResult) and each.is_error for each in spoken.parts)
         parts.append(
-            f"## {_NAMES.get(spoken.role, spoken.role)}{cut}{' (error)' if failed else ''}"
+            f"## {_NAMES.get(spoken.role, spoken.role)}{cut}{mark}{' (error)' if failed else ''}"
         )
         parts.append(spoken.text.strip())
         parts += [_fenced(f"{each.name} {each.arguments}") for each in spoken.calls]
@@ -158,6 +159,7 @@ def as_json(conversation: StoredConversation, messages: Iterable[StoredMessage])
                 "state": message.state,
                 "created": _time(message.created_s),
                 **({"model": message.model} if message.model else {}),
+                **({"mark": message.mark} if message.mark else {}),
                 **({"figures": message.known_figures} if message.figures else {}),
             }
             for message in messages

@@ -124,17 +124,19 @@ class ReplyTrace:
         except Exception as error:  # whatever it is, the answer goes on
             self.recorder.give_up(error)
 
-    def end(self, text: str, prefill_s: float, decode_s: float) -> None:
+    def end(self, text: str, prefill_s: float, decode_s: float, seed: int | None = None) -> None:
         """Note the end of the reply.
 
         Args:
             text: all of it.
             prefill_s: seconds of evaluating the prompt.
             decode_s: seconds from there to the last token.
+            seed: of the reply.
         """
         self.text, self.record.prefill_s, self.record.decode_s = text, prefill_s, decode_s
         self.record.wall_s = time.perf_counter() - self.start_s
         if self.tokens is not None:
+            self.tokens.seed = seed
             self.tokens.spell(self.recorder.spell)
         self.recorder.put(self)
 

@@ -175,6 +175,7 @@ class Report:
         tallies: by kind and drafter, see `ReplyRecord`.
         plain: by pair, what a plain token costs; not of pairs that share their passes.
         findings: how often each rule of a gate had a match, by its name and what was done about it.
+        trained: of heads that were trained on this machine, by name: how, and the report of the replies since then that had them.
     """
 
     since_s: float | None
@@ -191,6 +192,12 @@ class Report:
     )
     plain: dict[str, PlainCost] = field(default_factory=dict)
     findings: Counter[tuple[str, str]] = field(default_factory=Counter)
+    trained: dict[str, tuple[str, "Report"]] = field(default_factory=dict)
+
+    @property
+    def by_heads(self) -> RoundSums:
+        """Rounds in which heads drafted."""
+        return self.by["drafter"].get("heads", RoundSums())
 
 
 def make_report(records: Records, since_s: float | None = None) -> Report:
@@ -225,6 +232,21 @@ def make_report(records: Records, since_s: float | None = None) -> Report:
     loads = {key: report.plain.get(key[1], PlainCost()).load(plain.get(key, {})) for key in drafted}
     _sum_up(report, replies, loads)
     return report
+
+
+def add_trained(report: Report, records: Records, name: str, how: str, trained_s: float) -> None:
+    """Add to a report what heads earned that were trained on this machine.
+
+    Args:
+        report: of the same records.
+        records: what was recorded.
+        name: of the heads.
+        how: they were trained, in a line.
+        trained_s: when; a reply before that is of other heads of the same name.
+    """
+    its = {key: each for key, each in records.replies.items() if each.pair.draft_model == name}
+    since_s = max(trained_s, report.since_s or 0.0)
+    report.trained[name] = how, make_report(records._replace(replies=its), since_s)
 
 
 def _hour(reply: ReplyRecord) -> int:

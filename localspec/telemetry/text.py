@@ -11,15 +11,17 @@ A proposal is one JSON object a line:
                             that was verified, too; null where unknown
     confidences             how sure the drafter was of each drafted token, 0 to 1
     target, draft_model, drafter, workload, greedy, reply, round
+    mark                    what the user thinks of the reply, `good` or `bad`; null without a mark
 
 Ids are the target's vocabulary. To distil: `context_ids` and then `draft_ids[:accepted] + [next_id]` is what the
 target says, so each line gives `accepted + 1` positions with the right token, and a wrong one of the draft
 (`draft_ids[accepted]`) at the last of them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -28,6 +30,8 @@ from msgspec import Struct, field
 from localspec.decoding.round import Round
 from localspec.telemetry.reply import ReplyRecord
 
+Marks = Mapping[tuple[int | None, int | None], str]
+"""The user's marks by the seed of a reply and the tokens of its prompt, which the history knows, too."""
 _NEXT_IS = {(False, True): "plain", (True, True): "bonus", (True, False): "correction"}
 """By whether something was drafted, and all of it accepted."""
 
@@ -51,11 +55,13 @@ class ReplyTokens(Struct):
         prompt: ids before the first round: the prompt, and the token that it gives.
         rounds: of each round.
         pieces: the bytes of every id, in hexadecimal.
+        seed: of the reply; None where it was not recorded.
     """
 
     prompt: list[int]
     rounds: list[RoundTokens] = field(default_factory=list)
     pieces: dict[int, str] = field(default_factory=dict)
+    seed: int | None = None
 
     def add(self, done: Round) -> None:
         """Note a round."""
@@ -93,7 +99,11 @@ class ReplyTokens(Struct):
 
 
 def proposals(
-    directory: Path, since_s: float = 0.0, drafters: Collection[str] = (), most_context: int = 0
+    directory: Path,
+    since_s: float = 0.0,
+    drafters: Collection[str] = (),
+    most_context: int = 0,
+    marks: Marks = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
     """Yield a proposal a round, oldest first.
 
@@ -102,6 +112,7 @@ def proposals(
         since_s: leave out replies that began before.
         drafters: of these alone; empty takes all that drafted, and leaves out rounds without a draft.
         most_context: cut contexts to so many tokens, the last ones; 0 leaves them whole.
+        marks: of replies.
 
     Raises:
         LocalspecError: the records cannot be read.
@@ -111,7 +122,9 @@ def proposals(
     for reply, text in read_texts(directory, since_s):
         with suppress(msgspec.DecodeError, ValueError, LookupError):
             tokens = msgspec.json.decode(text, type=ReplyTokens)
+            mark = marks.get((tokens.seed, reply.prompt))
             for each in _proposals_of(reply, tokens, most_context):
+                each["mark"] = mark
                 if each["drafter"] in drafters if drafters else each["draft_ids"]:
                     yield each
 

@@ -82,6 +82,7 @@ def view(
         yield f"nothing was recorded{since}"
         return
     yield from _head(report, every=every)
+    yield from _trained(report)
     yield from _section("by pair", by["pair"], wide)
     if every:
         yield from _section("by kind of text", by["workload"], wide)
@@ -134,6 +135,19 @@ def _head(report: Report, *, every: bool) -> Iterator[str]:
         yield (
             f"speed-up and time saved are of {total.rounds_compared} of {total.rounds} rounds: only hours with "
             f"drafts and at least {LEAST_ROUNDS} rounds without count"
+        )
+
+
+def _trained(report: Report) -> Iterator[RenderableType]:
+    if report.trained:
+        yield _title("heads that were trained here")
+    for name, (how, its) in report.trained.items():
+        heads = its.by_heads
+        yield f"  {name}: {how}"
+        yield f"    since {day(its.first_s or its.since_s or 0)}: " + (
+            f"{heads.mean_acceptance_length:.2f} tokens a round in {heads.rounds} rounds; {_saving(heads)}"
+            if heads.rounds
+            else "they drafted nothing"
         )
 
 
@@ -292,6 +306,10 @@ def as_json(report: Report) -> str:
             **{f"{group}s": rows[group] for group in ("pair", "workload", "drafter", "depth")},
             "trend": [{"start": at, **_row(its)} for at, its in report.by["time"].items()],
             "trend_step_s": report.step_s,
+            "trained": [
+                {"name": name, "how": how, "since": its.first_s, **_row(its.by_heads)}
+                for name, (how, its) in report.trained.items()
+            ],
             "changes": [_change(each) for each in report.shifts],
             "found": [
                 {"rule": rule, "action": action, "count": count}

@@ -9,7 +9,7 @@ from localspec.display import code_blocks
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.session.citing import citations
-from localspec.session.conversation import StoredMessage, content_of
+from localspec.session.conversation import Mark, StoredMessage, content_of
 from localspec.tui.front import Front
 
 MODEL = "model"
@@ -94,6 +94,24 @@ async def go_on(front: Front, _: str) -> None:
     """Resume the last answer where it stopped."""
     front.session.go_on()
     await front.show_answer()
+
+
+async def good(front: Front, _: str) -> None:
+    """Mark the last answer as good, for training; again takes that back."""
+    mark(front, "good")
+
+
+async def bad(front: Front, _: str) -> None:
+    """Mark the last answer as bad, to train on it never; again takes that back."""
+    mark(front, "bad")
+
+
+def mark(front: Front, wanted: Mark, reply: StoredMessage | None = None) -> None:
+    """Mark an answer, or the last one, or take its mark back."""
+    front.session.require_rest()
+    left = front.session.talk.mark(wanted, reply)
+    front.show_changes()
+    front.report(f"marked {left}; /{left} again takes it back" if left else "no mark any more")
 
 
 async def copy(front: Front, argument: str) -> None:

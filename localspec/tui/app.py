@@ -23,7 +23,7 @@ from textual.worker import WorkerFailed
 from localspec.display import clean
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
-from localspec.tui.actions import branch_behind, code_of
+from localspec.tui.actions import branch_behind, code_of, mark
 from localspec.tui.commands import COMMANDS, Command, parse, unquoted
 from localspec.tui.composer import Composer
 from localspec.tui.keys import IN_APP, key_text
@@ -209,6 +209,8 @@ class ChatApp(Screens):
             blocks = code_of(message.message.text)
             self.copy(blocks[-1 - view.copied % len(blocks)])
             view.copied += 1
+        elif what in {"good", "bad"}:
+            mark(self, "good" if what == "good" else "bad", message)
         elif what == "branch":
             await branch_behind(self, talk.messages.index(message) + 1)
         elif what == "edit":
@@ -228,6 +230,8 @@ class ChatApp(Screens):
         message = next((e for e in self.session.talk.messages if e.id == view.message_id), None)
         if parameters[0] == "edit":
             return view.text.kind == "question"
+        if parameters[0] in {"good", "bad"}:
+            return view.text.kind == "reply"
         if parameters[0] in {"earlier", "later"}:
             return message is not None and len(message.siblings) > 1
         return True

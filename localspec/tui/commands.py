@@ -82,6 +82,8 @@ COMMANDS: Sequence[Command] = (
     Command("copy", actions.copy, "[N|code|all]"),
     Command("model", actions.model, "[NAME]", "f8"),
     Command("history", actions.history, "[WORDS|#N]", "f7", ("load",)),
+    Command("good", actions.good, rare=True),
+    Command("bad", actions.bad, rare=True),
     Command("save", actions.save, "[TITLE]"),
     Command("export", actions.export, "[md|json] [FILE]", arguments=("md", "json")),
     Command("set", actions.set_, "[NAME VALUE]", "f4", arguments=(actions.MODEL, *SETTINGS)),

@@ -24,6 +24,9 @@ class Front(Protocol):
     async def show_conversation(self, *, known: bool = False) -> None:
         """Show the messages as they stand; those that are `known` were visible before."""
 
+    def show_changes(self) -> None:
+        """Show what messages say now of themselves."""
+
     async def show_answer(self) -> None:
         """Show the answer that was requested, as it grows."""
 

@@ -17,6 +17,7 @@ def _message(keys: str, name: str, text: str, group: Binding.Group | None = None
 
 
 _VERSION = Binding.Group("version", compact=True)
+_MARK = Binding.Group("mark", compact=True)
 
 
 IN_APP: list[BindingType] = [
@@ -52,10 +53,13 @@ ON_MESSAGE: list[BindingType] = [
     _message("c", "copy", "copy"),
     _message("k", "code", "code"),
     _message("t,enter", "think", "fold"),
+    _message("plus", "good", "good", _MARK),
+    _message("minus", "bad", "bad", _MARK),
     Binding("escape", "app.stop", "back", id="message_back"),
 ]
 _ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
-_NAMES = {"escape": "Esc", "pageup": "PageUp", "pagedown": "PageDown", "underscore": "_", **_ARROWS}
+_SIGNS = {"underscore": "_", "plus": "+", "minus": "-"}
+_NAMES = {"escape": "Esc", "pageup": "PageUp", "pagedown": "PageDown", **_SIGNS, **_ARROWS}
 
 
 def key_text(key: str) -> str:

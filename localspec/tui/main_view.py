@@ -50,7 +50,7 @@ class MainView:
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
         self.entry = Entry(session.folder, self._attach, self._attached)
-        session.tray.changed = self.show_counts
+        session.tray.changed = self.show_changes
         self._news = Static(id="notice", markup=False)
         self._below = Static("[@click=app.to_end]↓ more below, Ctrl+End goes there[/]", id="below")
         self._keys = Footer(show_command_palette=False, compact=True)
@@ -170,8 +170,8 @@ class MainView:
                 break
         return items or [TranscriptItem(None, MessageText("localspec", _WELCOME, kind="result"))]
 
-    def show_counts(self) -> None:
-        """Show the tokens of pictures and sounds that are known now."""
+    def show_changes(self) -> None:
+        """Show marks, and the tokens of pictures and sounds, as they are known now."""
         if self.transcript.is_attached:
             self.transcript.show_changes(self._items())
             self.entry.show_attached()

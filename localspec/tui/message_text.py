@@ -121,6 +121,8 @@ def _note(message: StoredMessage) -> str:
         parts.append(f"{speed:.1f} tokens/s")
     if isinstance(left_out := figures.get("left_out"), int) and left_out:
         parts.append(f"{left_out} oldest turns left out")
+    if message.mark:
+        parts.append(f"marked {message.mark}")
     ending = _ENDINGS.get(str(figures.get("stop")), "")
     if message.state == "cut" and not ending:
         ending = "interrupted, /continue resumes"

@@ -93,6 +93,9 @@ class Lines:
         if not known and not messages:
             self.report("new conversation")
 
+    def show_changes(self) -> None:
+        """Write nothing: a line of news says it."""
+
     async def show_answer(self) -> None:
         """Write the answer as it comes, and those to questions that wait. Ctrl-C stops it and keeps what is there.
 

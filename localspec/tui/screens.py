@@ -146,6 +146,10 @@ class Screens(App[None]):
         self.editing = None
         await self.view.show_messages()
 
+    def show_changes(self) -> None:
+        """Show what messages say now of themselves."""
+        self.view.show_changes()
+
     async def show_answer(self) -> None:
         """Show the question that is being answered, and the answer as it grows."""
         await self.view.show_answering()

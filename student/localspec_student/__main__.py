@@ -1,15 +1,12 @@
 """`localspec-student`: the command line. Figures on stdout, progress on stderr."""
 
-import hashlib
 import shutil
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 
 import click
 
-from localspec.bench.prompts import BenchPrompt, read
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt
 from localspec.cli.main import main as run
@@ -17,17 +14,14 @@ from localspec.cli.options import SectionedCommand, Settings, flags, option_flag
 from localspec.cli.progress import ProgressLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.history.archive import History
 from localspec.models.registry import load_registry
 from localspec.options import changed
 from localspec.storage.files import size_text
 from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
+from localspec.tailor.lessons import own_lessons
 from localspec.tailor.tailor import pair_of, tailoring_job
 from localspec_student.recipe import MakeFlags, Recipe
-
-_LEAST, _MOST_QUESTIONS, _HELD_SHARE = 20, 5000, 10
-"""Questions of conversations to learn from; of the user's own prompts, one in so many is held out."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -49,13 +43,17 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
     MODEL answers prompts of six kinds, many at once; a small head learns what it says next, and is measured on prompts that it
     never saw. It replaces the head before it if it is better. Answers stay the same.
     """
-    for package in ("torch", "gguf"):
-        if find_spec(package) is None:
-            raise UsageError(f"training needs {package}: `pip install {package}` beside localspec")
+    if missing := " ".join(each for each in ("torch", "gguf") if find_spec(each) is None):
+        raise UsageError(f"training needs {missing}: `pip install {missing}` beside localspec")
     from localspec_student.make import Making  # noqa: PLC0415
 
     launch = changed(settings.launch, {"draft": "off", "draft_length": None, "ctx": 1024})
-    job, own, cancel = tailoring_job(name, launch), own_prompts(wanted), CancelFlag()
+    job, cancel = tailoring_job(name, launch), CancelFlag()
+    replies_of = job.pair.target if wanted.again else None
+    own = own_lessons(wanted.prompts, history=wanted.history, replies_of=replies_of)
+    registry = load_registry(tailored=False)
+    if heads := registry.published_heads(registry.find(job.pair.target)):
+        click.echo(f"{name} has published heads, the better choice: {', '.join(heads)}", err=True)
     try:
         with ProgressLine(enabled=True, notice_s=30) as line, cancel_on_interrupt(cancel):
             Making(job, recipe, wanted, own, cancel, line.report).make()
@@ -66,7 +64,7 @@ def make(name: str, settings: Settings, wanted: MakeFlags, recipe: Recipe) -> in
 
 @student.command()
 @click.argument("name", metavar="[MODEL]", required=False)
-def forget(name: str | None) -> int:
+def forget(name: str | None) -> None:
     """Delete what was collected and trained, for MODEL or for all. A head in use stays: `localspec rm` removes it."""
     with suppress(ModelUnavailable):  # what was made of a model stays when its pair goes
         name = name and pair_of(name, load_registry(tailored=False)).name
@@ -80,25 +78,6 @@ def forget(name: str | None) -> int:
             freed += sum(file.stat().st_size for file in each.iterdir())
             shutil.rmtree(each)
     click.echo(f"deleted {size_text(freed)} in {len(folders)} folders")
-    return 0
-
-
-def own_prompts(wanted: MakeFlags) -> dict[str, BenchPrompt]:
-    """Return the user's own prompts by their keys, first the tenth that is held out; raises UsageError where they are too few."""
-    prompts = [] if wanted.prompts is None else read(Path(wanted.prompts))
-    if wanted.history:
-        with closing(History(data_dir() / "history")) as history:
-            questions = [each for each in history.questions(_MOST_QUESTIONS) if each.strip()]
-        if len(questions) < _LEAST:
-            raise UsageError(
-                f"history has {len(questions)} questions, not {_LEAST}: omit --history"
-            )
-        prompts += [BenchPrompt("history", each) for each in questions]
-    own = dict[str, BenchPrompt]()
-    for each in prompts:
-        digest = hashlib.sha256(each.prompt.encode()).hexdigest()[:16]
-        own["held:" * (int(digest, 16) % _HELD_SHARE == 0) + f"own:{digest}"] = each
-    return dict(sorted(own.items(), key=lambda each: not each[0].startswith("held:")))
 
 
 def main() -> int:

@@ -23,8 +23,10 @@ from localspec.decoding.top import ranked_ids
 from localspec.launch.load import Runtime
 from localspec.llama.batch import Part
 from localspec.llama.staging import keep_layer_inputs, layer_inputs
+from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.files import write_atomic
+from localspec.tailor.lessons import Lesson, RecordedReply
 from localspec_student.head import Target
 from localspec_student.prompts import Answers, made_prompt
 
@@ -84,16 +86,16 @@ def read_talks(folder: Path) -> Iterator[Talk]:
             yield talk
 
 
-Job = tuple[str, BenchPrompt]
-"""A prompt, and the key by which it is known to be answered."""
+Job = tuple[str, Lesson]
+"""A lesson, and the key by which it is known to be done."""
 
 
-def jobs(first: Mapping[str, BenchPrompt], done: set[str], answers: Answers) -> Iterator[Job]:
-    """Yield prompts without end, those that were not answered: the first by their keys, then bundled ones.
+def jobs(first: Mapping[str, Lesson], done: set[str], answers: Answers) -> Iterator[Job]:
+    """Yield lessons without end, those that are not done: the first by their keys, then bundled prompts.
 
     Args:
         first: those that are held out, and the user's own.
-        done: keys of those that were answered.
+        done: keys of those that are done.
         answers: of the target, by kind; grows meanwhile.
     """
     yield from ((key, each) for key, each in first.items() if key not in done)
@@ -119,7 +121,11 @@ class Teacher:
 
     def _take(self, parts: Sequence[Part]) -> None:
         """Keep of every token of a pass its row, and where logits were wanted, what is likeliest."""
-        n, width, handle = sum(len(each.tokens) for each in parts), self._target.width, self._native.handle
+        n, width, handle = (
+            sum(len(each.tokens) for each in parts),
+            self._target.width,
+            self._native.handle,
+        )
         inputs = np.hstack([layer_inputs(handle, each, n, width) for each in self._target.layers])
         inputs = inputs.clip(-_HALF_MAX, _HALF_MAX).astype(np.float16)
         n_rows = sum(each.rows for each in parts)
@@ -142,7 +148,7 @@ class Teacher:
         return b"".join(map(self._piece, answer)).decode(errors="replace")
 
     def talks(self, waiting: Iterator[Job]) -> Iterator[Talk]:
-        """Yield the conversations that prompts begin, given with their keys, in the order in which they end.
+        """Yield the conversations that lessons begin, given with their keys, in the order in which they end.
 
         Raises:
             Cancelled: the flag was set.
@@ -153,7 +159,8 @@ class Teacher:
                 running[number := next(numbers)] = talk = self._begun(*next(waiting))
                 greedy = talk.is_held_out or number % 2
                 sampling = SamplingParams(temperature=0.0 if greedy else _TEMPERATURE)
-                options = ReplyOptions(sampling, seed=number, max_tokens=_ANSWER)
+                most = _ANSWER if len(talk.tokens) == talk.n_prompt else 1
+                options = ReplyOptions(sampling, seed=number, max_tokens=most)
                 # Nothing of an earlier prompt is used again: every row comes from a pass of its own.
                 request = Request(number, (), options, ephemeral=True, raw=(*talk.tokens,), keep=0)
                 self._assistant.submit(request)
@@ -164,20 +171,26 @@ class Teacher:
                 if isinstance(event, Finished):
                     yield self._ended(running.pop(number), event.reply.tokens)
 
-    def _begun(self, key: str, prompt: BenchPrompt) -> Talk:
-        """Return a conversation that begins with a prompt, or with the end of one that is too long."""
-        conversation = Conversation()
-        conversation.append_user(prompt.prompt)
-        tokens = self._assistant.prompt_tokens(conversation)[-(N_CTX - _ANSWER) :]
-        return Talk(key, prompt.workload, len(tokens), tokens)
+    def _begun(self, key: str, lesson: Lesson) -> Talk:
+        """Return the conversation of a lesson, or the end of one that is too long."""
+        if isinstance(lesson, RecordedReply):
+            tokens, n_answer = [*lesson.tokens], len(lesson.tokens) - lesson.n_prompt
+        else:
+            turns = [Message.user(lesson.prompt)] if isinstance(lesson, BenchPrompt) else lesson
+            conversation = Conversation(messages=turns)
+            tokens = self._assistant.prompt_tokens(conversation)
+            n_answer = len(conversation.begun)
+        tokens = tokens[-(N_CTX - _ANSWER) :]
+        return Talk(key, getattr(lesson, "workload", "own"), max(1, len(tokens) - n_answer), tokens)
 
     def _ended(self, talk: Talk, answer: Sequence[int]) -> Talk:
         """Return a conversation with its answer and what was computed of it; the last token was not evaluated."""
+        at = len(talk.tokens) - 1
         talk.tokens = [*talk.tokens, *answer][:-1]
-        n, at = len(talk.tokens), talk.n_prompt - 1
+        n = len(talk.tokens)
         (its,) = [each for each in self._evaluated.values() if each.tokens[:n] == talk.tokens][:1]
         talk.rows, talk.ids, talk.logs = (each[:n].copy() for each in (its.rows, its.ids, its.logs))
-        # Of a prompt no logits were wanted: what is likely there is what it says.
+        # Of what was given, no logits were wanted: what is likely there is what it says.
         talk.ids[:at, 0], talk.ids[:at, 1:] = talk.tokens[1 : at + 1], 0
         talk.logs[:at, 0], talk.logs[:at, 1:] = 0, -np.inf
         return talk

@@ -14,7 +14,7 @@ from time import gmtime, monotonic, strftime
 
 import click
 
-from localspec.bench.prompts import BenchPrompt, bundled, per_workload
+from localspec.bench.prompts import bundled, per_workload
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import bar, duration_text
 from localspec.errors import LocalspecError, UsageError
@@ -26,6 +26,7 @@ from localspec.models.store import model_sha256
 from localspec.storage.files import free_bytes, private_directory, size_text
 from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
+from localspec.tailor.lessons import REPLY, Lesson
 from localspec.tailor.tailor import TailoringJob, register
 from localspec_student.collect import TOP, Talk, Teacher, add_part, jobs, read_talks
 from localspec_student.head import Target, write_head
@@ -46,7 +47,7 @@ class Making:
         job: the pair, and how to load its target.
         recipe: how.
         wanted: what else the user says.
-        own: the user's prompts, by their keys.
+        own: the user's own lessons, by their keys.
         cancel: ends the work; the same command goes on from there.
         draw: takes a line of progress, over the one before.
     """
@@ -54,7 +55,7 @@ class Making:
     job: TailoringJob
     recipe: Recipe
     wanted: MakeFlags
-    own: Mapping[str, BenchPrompt]
+    own: Mapping[str, Lesson]
     cancel: CancelFlag
     draw: Callable[[str], None]
 
@@ -81,7 +82,7 @@ class Making:
             ends = self._collect(target, folder, goal)
             train, held, tokens = list[Talk](), list[Talk](), 0
             # The user's own come first: they may have been wanted when there were enough of others.
-            for talk in sorted(read_talks(folder), key=lambda each: each.key not in self.own):
+            for talk in sorted(self._talks(folder), key=lambda each: each.key not in self.own):
                 (held if talk.is_held_out else train if tokens < goal else []).append(talk)
                 tokens += 0 if talk.is_held_out else len(talk.tokens)
             own = (each.key for each in train if each.key in self.own)
@@ -93,12 +94,17 @@ class Making:
             self._train(Trainer(target, self.recipe, train, begun), file)
             self._judge(target, folder, {**load(file), "key": key, "tokens": goal}, kept, held)
 
+    def _talks(self, folder: Path) -> list[Talk]:
+        """Return what is collected, without replies that are not wanted any more: they may be marked bad by now."""
+        every = read_talks(folder)
+        return [each for each in every if REPLY not in each.key or each.key in self.own]
+
     def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
         """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
         plan = make_plan(self.job.request, parallel=None)
         runtime = load_models(plan, self.cancel, parallel=None)
         with closing(runtime.assistant):
-            teacher, old = Teacher(runtime, target), [*read_talks(folder)]
+            teacher, old = Teacher(runtime, target), self._talks(folder)
             lessons = [each for each in old if not each.is_held_out]
             done = sum(len(each.tokens) for each in lessons)
             mine = sum(len(each.tokens) for each in lessons if each.key in self.own)

@@ -17,12 +17,11 @@ class Recipe:
         depths: Drafted tokens that training unrolls. Default: 5.
         epochs: How often each token is trained on. Default: 3.
         batch: Tokens of a step. Default: 1024.
-        rate: Learning rate at its highest. Default: 0.0008.
+        rate: Learning rate at its highest. Default: 0.002.
         decay: Weight decay. Default: 0.05.
-        dropout: Share of activations left out in training. Default: 0.1.
+        dropout: Share of activations left out in training. Default: 0.
         negatives: Unlikely ids that a step compares with, drawn each time; 0 takes all. Default: 4096.
         depth_weight: Weight of each depth in the loss, relative to the one before. Default: 0.8.
-        prompt_weight: Weight of a prompt's token in the loss; one of an answer has 1. Default: 0.3.
         warm: Begin with the model's last layer, or at random.
         even: Even out the channels of the model's rows, or take them as they are.
     """
@@ -32,12 +31,11 @@ class Recipe:
     depths: int = flag("N", default=5, type=IntRange(1))
     epochs: int = flag("N", default=3, type=IntRange(1))
     batch: int = flag("N", default=1024, type=IntRange(1))
-    rate: float = flag("X", default=8e-4, type=FloatRange(0))
+    rate: float = flag("X", default=2e-3, type=FloatRange(0))
     decay: float = flag("X", default=0.05, type=FloatRange(0))
-    dropout: float = flag("X", default=0.1, type=FloatRange(0, 0.9))
+    dropout: float = flag("X", default=0.0, type=FloatRange(0, 0.9))
     negatives: int = flag("N", default=4096, type=IntRange(0))
     depth_weight: float = flag("X", default=0.8, type=FloatRange(0))
-    prompt_weight: float = flag("X", default=0.3, type=FloatRange(0))
     warm: bool = flag("--warm/--no-warm", default=True)
     even: bool = flag("--even/--no-even", default=True)
 
@@ -47,7 +45,7 @@ class MakeFlags:
     """On what a head is trained and measured, and what becomes of it.
 
     Args:
-        again: Train on from the head that there is, with --tokens more.
+        again: Train on from the head that there is, with --tokens more, first of recorded replies in which it was rejected and of replies marked /good.
         history: Also train on your own questions of saved conversations.
         prompts: Also train on prompts of this file: JSON lines with workload and prompt.
         held: Bundled prompts of each kind to measure with, never trained on. Default: 10.

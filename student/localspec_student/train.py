@@ -19,9 +19,9 @@ from localspec_student.recipe import Recipe
 
 LENGTH = 5
 """Drafted tokens of a round, for figures."""
-_SKIPPED = 24
-"""Tokens at the beginning of a prompt that are not learnt: mostly the same template."""
-_WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED, _TRIED, _SHAPES, _COMPARED = 30, 1.0, (0.9, 0.95), 0.01, 60, 768, 128, 2048
+_WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED, _TRIED = 30, 1.0, (0.9, 0.95), 0.01, 60, 768
+_SHAPE, _LOOKS = 128, 8
+"""Rows and ids that are computed are a multiple of so many, as kernels are made for each shape; steps between two looks at hits."""
 
 ON = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 """Where torch computes."""
@@ -55,7 +55,8 @@ def is_faster_in_halves() -> bool:
 
 def padded(values: Sequence[Any], kind: type[Any]) -> Tensor:
     """Return what is of several lengths as one tensor, with zeros behind the shorter ones."""
-    longest = -(-max(map(len, values)) // 64) * 64
+    longest = max(map(len, values))
+    longest += -longest % (_SHAPE // 2)
     room = np.zeros((len(values), longest, *np.shape(values[0])[1:]), kind)
     for at, each in enumerate(values):
         room[at, : len(each)] = each
@@ -98,46 +99,53 @@ class Trainer:
         self._groups = groups(talks, recipe.batch)
         self.step, self.steps = 0, recipe.epochs * len(self._groups)
         self._trained = [each.requires_grad_() for name, each in weights.items() if name != "out"]
-        self._optimizer = torch.optim.AdamW(self._trained, betas=_BETAS, weight_decay=recipe.decay)
+        matrices = [each for each in self._trained if each.ndim == 2]
+        vectors = [each for each in self._trained if each.ndim < 2]
+        self._optimizers = (
+            torch.optim.Muon(matrices, weight_decay=recipe.decay, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(vectors, betas=_BETAS, weight_decay=0),
+        )
         self._in_halves = is_faster_in_halves()
         if "step" in before:
             self.step = before["step"]
-            self._optimizer.load_state_dict(before["optimizer"])
+            for each, state in zip(self._optimizers, before["optimizers"], strict=True):
+                each.load_state_dict(state)
 
     @property
     def state(self) -> State:
         """All that going on needs."""
         state = {"step": self.step, "ids": self._ids, "weights": self._head.weights}
-        return {**state, "optimizer": self._optimizer.state_dict()}
+        return {**state, "optimizers": [each.state_dict() for each in self._optimizers]}
 
     def train(self) -> Iterator[tuple[float, float]]:
-        """Make the steps that are left; after each, yield its loss, and the tokens a round that its hits foretell."""
+        """Make the steps that are left; after each, yield its loss, and the tokens a round that hits lately foretell."""
+        expected = 1.0
         while self.step < self.steps:
             epoch, at = divmod(self.step, len(self._groups))
             self.step += 1
             order = np.random.default_rng(epoch).permutation(len(self._groups))
             cosine = 0.5 + 0.5 * math.cos(math.pi * self.step / self.steps)
-            for each in self._optimizer.param_groups:
-                each["lr"] = self._recipe.rate * min(self.step / _WARM_UP, max(cosine, _LAST_RATE))
+            for each in self._optimizers:
+                rate = self._recipe.rate * min(self.step / _WARM_UP, max(cosine, _LAST_RATE))
+                each.param_groups[0]["lr"] = rate
             torch.manual_seed(self.step)  # one that is made again is the same
             with torch.autocast(ON.type, torch.bfloat16, enabled=self._in_halves):
                 loss, hits = self._loss(self._groups[order[at]])
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self._trained, _CLIP)
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-            yield float(loss.detach()), 1 + float(np.cumprod(hits).sum())
+            for each in self._optimizers:
+                each.step()
+                each.zero_grad(set_to_none=True)
+            if hits.any():
+                expected = 1 + float(np.cumprod(hits).sum())
+            yield float(loss.detach()), expected
 
     def _loss(self, group: Sequence[Talk]) -> tuple[Tensor, Floats]:
         recipe = self._recipe
         places = self._places[padded([each.ids for each in group], np.int64)]
         logs = padded([each.logs for each in group], np.float32)
         tokens = padded([each.tokens for each in group], np.int64)
-        weights = [np.full(len(each.tokens), recipe.prompt_weight) for each in group]
-        for each, talk in zip(weights, group, strict=True):
-            each[: min(_SKIPPED, talk.n_prompt - 1)] = 0
-            each[talk.n_prompt - 1 :] = 1
-        counts = padded(weights, np.float32)
+        answers = padded([np.arange(len(t.tokens)) >= t.n_prompt - 1 for t in group], np.bool_)
         chances = logs.exp() * (places >= 0)
         compared, correction = self._compared(places[places >= 0])
         where = torch.zeros(len(self._ids), dtype=torch.int64, device=ON)
@@ -147,18 +155,16 @@ class Trainer:
         total, hits = torch.zeros((), device=ON), np.zeros(recipe.depths, np.float32)
         unrolled = self._head.unrolled(F.embedding(tokens, self._embedding), rows, recipe.depths)
         for depth, row in enumerate(unrolled):
-            count, wanted = counts[:, 1 + depth :].flatten(), places[:, 1 + depth :].flatten(0, 1)
-            at = count.nonzero()[:, 0]
-            if len(at):
-                n, at = len(at), F.pad(at, (0, -len(at) % _SHAPES))
-                count = count[at]
-                count[n:] = 0
-                logits = self._head.logits(row.flatten(0, 1)[at], compared)
-                if self.step % 8 == 0:
-                    hits[depth] = float((logits.argmax(-1) == wanted[at, 0]).float().mean())
-                foretold = (logits.float() + correction).log_softmax(-1).gather(1, wanted[at].clamp(min=0))
+            at = answers[:, 1 + depth :].flatten().nonzero()[:, 0]
+            if n := len(at):
+                at = F.pad(at, (0, -n % _SHAPE))  # the first again, and not counted
+                wanted = places[:, 1 + depth :].flatten(0, 1)[at]
+                logits = self._head.logits(row.flatten(0, 1)[at], compared).float()
+                if self.step % _LOOKS == 0:
+                    hits[depth] = float((logits[:n].argmax(-1) == wanted[:n, 0]).float().mean())
+                foretold = (logits + correction).log_softmax(-1).gather(1, wanted.clamp(min=0))
                 loss = -(chances[:, 1 + depth :].flatten(0, 1)[at] * foretold).sum(-1)
-                total = total + recipe.depth_weight**depth * (loss * count).sum() / count.sum()
+                total = total + recipe.depth_weight**depth * loss[:n].mean()
         return total / sum(recipe.depth_weight**depth for depth in range(recipe.depths)), hits
 
     def _compared(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,8 +175,8 @@ class Trainer:
         is_wanted = torch.zeros(len(self._ids), dtype=torch.bool, device=ON)
         is_wanted[wanted] = True
         likely, others = is_wanted.nonzero()[:, 0], (~is_wanted).nonzero()[:, 0]
-        drawn = self._recipe.negatives + -len(likely) % _COMPARED if self._recipe.negatives else len(others)
-        drawn = min(drawn, len(others))
+        drawn = self._recipe.negatives and self._recipe.negatives + -len(likely) % _SHAPE
+        drawn = min(drawn or len(others), len(others))
         others = others[torch.randperm(len(others), device=ON)[:drawn]]
         correction = torch.zeros(len(likely) + drawn, device=ON)
         if drawn:
@@ -208,7 +214,8 @@ def measure(target: Target, state: State, talks: Sequence[Talk]) -> Figures:
         # By depth and place, whether the token after the place is foretold.
         right = np.zeros((LENGTH, len(talk.tokens)), bool)
         with torch.no_grad():
-            unrolled = head.unrolled(tokens, padded([talk.rows], np.float32), LENGTH)
+            rows = torch.from_numpy(talk.rows.astype(np.float32))[None].to(ON)
+            unrolled = head.unrolled(tokens, rows, LENGTH)
             for depth, row in enumerate(unrolled):
                 drafted = state["ids"][head.logits(row[0, :-1]).argmax(-1).cpu()].numpy()
                 right[depth, 1 : 1 + len(drafted)] = drafted == talk.tokens[2 + depth :]

@@ -79,11 +79,16 @@ def test_search_lists_matches_and_knows_pairs_and_draft_models(
     own, apart = facts["heads"]
     assert own.startswith("MTP layers (in its file; tildaslashalef/nuclis, ")
     assert own.endswith(", 2026-09-05)")
-    assert apart.startswith("a DFlash draft (qwen3.8-27b-dflash2, 1.1 GB; ")
+    assert apart.startswith("a DFlash draft (qwen3.8-27b-dflash2, ")
+    assert "-GGUF, 1.1 GB; " in apart
+    assert facts["training"].startswith("published heads are the better choice")
+    facts = json.loads(localspec("show", "qwen3-4b", "--json", env=bare_machine).out)
+    assert facts["heads"][0].startswith("AngelSlim/Qwen3-4B_eagle3 or z-lab/")
+    assert facts["training"].startswith("published heads are the better choice")
     text = localspec("show", "qwen3.8-27b", env=bare_machine).out
     assert "; a DFlash draft" in " ".join(text.split())
     facts = json.loads(localspec("show", "phi4-mini", "--json", env=bare_machine).out)
-    assert facts["heads"] is None
+    assert (facts["heads"], facts["training"]) == (None, None), "its file is not here"
     rows = {each["name"]: each for each in known}
     assert [rows[name]["heads"] for name in ("qwen3.5-4b", "qwen3.5-2b", "gemma4-12b")] == [
         True, False, True,
@@ -204,6 +209,19 @@ def test_show_counts_in_words_of_people() -> None:
     assert (_text("here_bytes", 5 * GB), _text("here", True)) == ("5.0 GB", "yes")
     sources = ["hub a/b", "wheels part…==0.2.0", "hub a/b"]
     assert _text("sources", sources) == "Hugging Face: a/b; Python packages: part… 0.2.0"
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "mamba"])
+def test_show_offers_training_where_heads_can_follow(
+    architecture: str, tmp_path: Path, bare_machine: dict[str, str]
+) -> None:
+    values: dict[str, Content] = {"general.architecture": architecture}
+    (tmp_path / "t.gguf").write_bytes(build(values, []))
+    (tmp_path / "models.toml").write_text(f'[pairs.mine]\ntarget = "{tmp_path}/t.gguf"\n')
+    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
+    facts = json.loads(localspec("show", "mine", "--json", env=env).out)
+    offer = "`localspec-student make mine` trains heads here; no published ones are known"
+    assert facts["training"] == (offer if architecture == "llama" else None)
 
 
 def test_show_says_what_a_file_without_tokenizer_says(machine: ToyMachine) -> None:

@@ -280,10 +280,19 @@ def test_recorded_drafts_are_exported_as_json_lines(
     tmp_path: Path, elsewhere: dict[str, str]
 ) -> None:
     with recording(tmp_path / "telemetry", Switch(text=True)) as talk:
-        talk.reply(rounds=10)
+        talk.reply(rounds=10, seed=5)
+        talk.reply(rounds=10, seed=6)
+    archive = History(tmp_path / "history")
+    for number, prompt in enumerate((50, 51), 1):  # of the second seed, another prompt
+        asked = archive.add_user(archive.create(), None, Message.user("?"))
+        reply = archive.begin_reply(number, asked, "toy")
+        reply.finish(figures=json.dumps({"seed": 4 + number, "prompt": prompt}))
+        archive.mark(reply.message, "bad")
+    archive.close()
     done = localspec("stats", "--export", "-", "--context", "8", env=elsewhere)
     rounds = [json.loads(line) for line in done.out.splitlines()]
-    assert len(rounds) == 8
+    assert len(rounds) == 16
+    assert {(each["reply"], each["mark"]) for each in rounds} == {(1, "bad"), (2, None)}
     assert {"context_ids", "draft_ids", "accepted", "next_id", "next_is"} <= rounds[0].keys()
     file = tmp_path / "proposals.jsonl"
     written = localspec("stats", "--export", str(file), "--context", "8", env=elsewhere)

@@ -12,7 +12,7 @@ import pytest
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History, cut_at_word
 from localspec.history.database import STEPS
-from localspec.history.records import split_query, tags_of
+from localspec.history.records import MarkedReply, split_query, tags_of
 from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
 from localspec.session.export import as_json, as_markdown
 from tests.toy import Stopwatch
@@ -144,6 +144,7 @@ def test_a_history_of_the_version_before_is_as_it_was(tmp_path: Path) -> None:
         file.executescript(STEPS[0] + "PRAGMA user_version = 1;" + BEFORE)
     history = History(tmp_path)
     question, answer = history.branch(1)
+    assert answer.mark == ""
     text = 'sum @a\n\n<file name="a">\n1 <\\/file>\n</file>'
     assert (question.message.text, question.message.typed) == (text, "sum @a")
     assert question.message.documents == (DocumentPart("a", "1 </file>"),)
@@ -157,6 +158,37 @@ def test_a_history_of_the_version_before_is_as_it_was(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "history.db")) as file:
         rows = file.execute("SELECT content FROM message WHERE role = 'user'").fetchall()
     assert rows == [(text,), (text,)]
+
+
+def test_a_mark_outlasts_a_restart_an_edit_and_more_of_its_reply(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    number = talk(history, "one", "1")
+    question, reply = history.branch(number)
+    assert (reply.mark, history.marked()) == ("", [])
+    history.mark(reply.id, "good")
+    history.resume_reply(reply.id).finish(Message.assistant("1!"), '{"seed": 7, "prompt": 5}')
+    edited = history.add_user(number, None, Message.user("uno"))
+    other = history.begin_reply(number, edited, "m")
+    other.cut()
+    history.mark(other.message, "bad")
+    history.go_back(number, None)
+    history.close()
+    history = History(tmp_path)
+    assert history.marked() == [
+        MarkedReply(number, reply.id, "good", "", 7, 5),
+        MarkedReply(number, other.message, "bad", "m", None, None),
+    ]
+    stored, branch = history.conversation(number), history.show(number, question.id)
+    assert "## Assistant (good)\n\n1!" in as_markdown(stored, branch)
+    messages = json.loads(as_json(stored, history.messages(number)))["messages"]
+    assert [each.get("mark") for each in messages] == [None, "good", None, "bad"]
+    history.mark(reply.id, "")
+    assert [each.id for each in history.marked()] == [other.message]
+    history.delete(number)
+    assert history.marked() == []
+    history.close()
+    with pytest.raises(HistoryError):
+        history.marked()
 
 
 def test_only_the_owner_can_read_it(history: History, tmp_path: Path) -> None:

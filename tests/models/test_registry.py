@@ -1,14 +1,23 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lab.fuzz.target import load
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
-from localspec.models.entries import Chances, Embedding, HubSource, ModelEntry, WheelSource
+from localspec.models.entries import (
+    Chances,
+    Embedding,
+    HubSource,
+    ModelEntry,
+    TailoredFor,
+    WheelSource,
+)
 from localspec.models.registry import Registry, load_registry, parse_registry
 
 VALID = """
@@ -75,6 +84,7 @@ def test_an_entry_is_read_whole() -> None:
             "presence_penalty is not a known option",
         ),
         (LICENCE, 'active = "some"\n', "models.toy.active cannot be 'some'"),
+        (LICENCE, 'heads_to_convert = ["x"]\n', r"models.toy.heads_to_convert.* cannot be 'x'"),
         (LICENCE, "heads = true\n", "models.toy.heads must be a table"),
         (LICENCE, "heads = {}\n", r"models.toy.heads.kind is missing"),
         (LICENCE, HEADS.replace("mtp", "medusa"), r"heads.kind is 'medusa': choose one of"),
@@ -150,6 +160,8 @@ def test_heads_are_a_files_own_or_alone_in_one_and_draft_for_a_pair() -> None:
     toy = own.model("toy")
     assert own.drafter_of(own.pair("p")) is toy
     assert own.with_heads_for(toy) == [toy]
+    assert own.published_heads(toy) == ["toy"]
+    assert own.published_heads(None) == []
     apart = VALID + (
         '[models."toy-heads:Q8_0"]\nrepo = "owner/Toy-GGUF"\nfile = "heads.gguf"\n'
         + HEADS.replace("}", ", target = 'toy', chances = {code = 0.8}}")
@@ -158,6 +170,12 @@ def test_heads_are_a_files_own_or_alone_in_one_and_draft_for_a_pair() -> None:
     toy, file = alone.model("toy"), alone.model("toy-heads")
     assert alone.drafter_of(alone.pair("p")) is None
     assert alone.with_heads_for(toy) == [file]
+    elsewhere = structs.replace(toy, heads_to_convert=("a/Toy-EAGLE3",))
+    toys = replace(alone, models={**alone.models, "toy": elsewhere})
+    assert toys.published_heads(elsewhere) == ["toy-heads", "a/Toy-EAGLE3"]
+    made = structs.replace(file, tailored=TailoredFor("p", "toy"))
+    toys = replace(alone, models={**alone.models, file.name: made})
+    assert (toys.with_heads_for(toy), toys.published_heads(toy)) == ([made], [])
     assert alone.with_heads_for(file) == []
     assert list(alone.writing().models) == ["toy"]
     assert len({toy, file}) == 2, "they are keys of dictionaries"
@@ -298,6 +316,7 @@ def test_a_bare_name_means_an_older_file_where_that_alone_is_on_this_machine(
     assert (registry.newer(old), registry.newer(new)) == (new, None)
     assert registry.with_heads_for(new) == [registry.model("h")]
     assert registry.with_heads_for(old) == []
+    assert registry.published_heads(old) == ["h"]
     pair = registry.pair("p")
     drafts = ("lookup", None) if is_older else ("model", "h")
     assert (pair.target, pair.draft, pair.draft_model) == ("t", *drafts)

@@ -10,6 +10,7 @@ from localspec.messages import Message
 from localspec.session.approval import typed_decision
 from localspec.session.conversation import SavedConversation
 from localspec.toolbox.permissions import Decision
+from tests.support.checks import refuses
 from tests.tui.answers import finished
 
 
@@ -38,6 +39,25 @@ def test_a_question_without_an_answer_gives_its_place_to_the_next(tmp_path: Path
     turns = talk.turns_with(Message.user("Instead."))
     assert [each.text for each in turns] == ["Instead."]
     assert talk.turns(talk.say(Message.user("Instead."))) == turns
+    talk.history.close()
+
+
+def test_the_last_reply_or_another_is_marked_and_a_branch_keeps_the_marks(tmp_path: Path) -> None:
+    talk = SavedConversation(History(tmp_path))
+    refuses("no answer yet", talk.mark, "good")
+    for text in ("One.", "Two."):
+        talk.say(Message.user(text))
+        talk.add_reply(finished(text=text).reply, "toy-1b")
+    first = talk.messages[1]
+    talk.say(Message.user("Left alone."))
+    assert [talk.mark("good"), talk.mark("bad"), talk.mark("bad", first)] == ["good", "bad", "bad"]
+    assert [each.mark for each in talk.messages] == ["", "bad", "", "bad", ""]
+    talk.branch_off(2)
+    assert [each.mark for each in talk.messages] == ["", "bad"]
+    assert talk.mark("bad") == ""
+    prompt, seed = json.loads(first.figures)["prompt"], json.loads(first.figures)["seed"]
+    known = {(each.seed, each.prompt) for each in talk.history.marked()}
+    assert known == {(seed, prompt)}
     talk.history.close()
 
 

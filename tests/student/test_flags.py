@@ -8,13 +8,9 @@ import pytest
 from click.testing import CliRunner
 from localspec_student import __main__ as command
 from localspec_student.prompts import made_prompt
-from localspec_student.recipe import MakeFlags
 
 from localspec.bench.prompts import bundled
 from localspec.cli.main import main
-from localspec.errors import UsageError
-from localspec.history.archive import History
-from localspec.messages import Message
 from localspec.storage.locks import try_lock
 
 ROOT = Path(__file__).parents[2]
@@ -58,26 +54,6 @@ def test_a_recipe_refuses_what_cannot_be(words: str) -> None:
     done = CliRunner().invoke(command.student, ["make", "smollm2-135m", *words.split()])
     assert done.exit_code == 2
     assert words.split(maxsplit=1)[0] in done.output
-
-
-def test_own_prompts_are_read_where_they_are_wanted_and_some_are_held_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
-    history = History(tmp_path / "history")
-    for number in range(40):
-        if number == 19:
-            with pytest.raises(UsageError, match="history has 19 questions"):
-                command.own_prompts(MakeFlags(history=True))
-        history.add_user(history.create(), None, Message.from_text("user", f"What is {number}?"))
-    history.close()
-    own = command.own_prompts(MakeFlags(history=True))
-    assert {each.workload for each in own.values()} == {"history"}
-    assert len(own) == 40
-    held = [key.startswith("held:") for key in own]
-    assert 0 < sum(held) < 20
-    assert held == sorted(held, reverse=True), "they are answered however many others there are"
-    assert command.own_prompts(MakeFlags()) == {}
 
 
 def test_forget_deletes_what_its_model_has_and_nothing_else(

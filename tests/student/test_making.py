@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from localspec_student import __main__ as command
 from localspec_student.recipe import MakeFlags, Recipe
 
 from localspec.bench.prompts import BenchPrompt
+from localspec.cli.stats import stats
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.load import load
+from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
@@ -27,18 +30,22 @@ from localspec.llama.sequence import LlamaContext
 from localspec.models.architectures import Heads
 from localspec.models.gguf import read_header
 from localspec.models.ledger import TAILORED
-from localspec.models.registry import load_registry
+from localspec.models.registry import Registry, load_registry
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.tailor.lessons import RecordedReply, own_lessons
 from localspec.tailor.tailor import tailoring_job
+from tests.tailor.replies import add_marked, record
 from tests.tailor.tiny_llama import N_EMBD, write
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 from localspec_student import make as making  # noqa: E402 - needs torch
-from localspec_student.collect import read_talks  # noqa: E402
+from localspec_student.collect import Talk, read_talks  # noqa: E402
 from localspec_student.head import Head, Target, new_weights, write_head  # noqa: E402
 from localspec_student.make import Making  # noqa: E402
 from localspec_student.train import Trainer  # noqa: E402
+
+from lab.benchmarks import student_curve  # noqa: E402
 
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0)
 RECIPE = Recipe(tokens=900, epochs=1, depths=2, ids=200, batch=1000)
@@ -74,15 +81,17 @@ def student() -> str | None:
 
 def text_with(draft: str, *, exact: bool = False) -> tuple[int, ...]:
     options = LaunchOptions(pair="tiny", draft=draft, load=OPTIONS, fit=False, exact=exact)
-    runtime = load(make_plan(options))
+    telemetry = Telemetry()
+    runtime = load(make_plan(options), observe=telemetry.observe)
     reply = ReplyOptions(SamplingParams(temperature=0.9), seed=3, max_tokens=40)
     tokens = runtime.assistant.reply("Hello", reply).tokens
     runtime.assistant.close()
+    telemetry.close()
     return tuple(tokens)
 
 
 def test_a_head_is_made_registered_trained_on_and_forgotten(
-    data: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = text_with("off", exact=True)
     job_of().make()
@@ -93,7 +102,13 @@ def test_a_head_is_made_registered_trained_on_and_forgotten(
     assert student() == "tiny-student"
     plan = make_plan(LaunchOptions(pair="tiny", draft="auto", load=OPTIONS, fit=False))
     assert plan.heads == Heads((1, 1, 1))
-    assert text_with("heads:3", exact=True) == before
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
+    text_with("heads:3")
+    told = CliRunner().invoke(stats, []).output
+    assert "tiny-student: trained here for pair tiny: " in told
+    assert "trained on 900 tokens, on held-out prompts, 20" in told
+    assert re.search(r"since 20.*: \d\.\d\d tokens a round in \d+ rounds; ", told)
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "off")
     # One that learns nothing from there is no better, and does not replace it.
     lazy = replace(job_of(again=True), recipe=replace(RECIPE, rate=0.0))
     lazy.make()
@@ -198,6 +213,44 @@ def test_own_prompts_that_come_later_are_answered_and_trained_on(
     assert sum(key.startswith("own:many") for key in talks) < 100
 
 
+def test_again_trains_on_what_was_rejected_and_what_is_good_and_not_on_what_is_bad(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = list[Talk]()
+
+    class Noting(Trainer):
+        def __init__(self, target: Target, recipe: Recipe, talks: Any, before: Any) -> None:
+            trained[:] = talks
+            super().__init__(target, recipe, talks, before)
+
+    monkeypatch.setattr(making, "Trainer", Noting)
+    monkeypatch.setattr("localspec.tailor.lessons._HELD_SHARE", 1000)
+    record(data, "tiny.gguf", [(1, "heads", 1), (2, "heads", 0), (3, "heads", 0)])
+    add_marked(data, "tiny.gguf", 2, "bad")
+    add_marked(data, "tiny.gguf", 9, "good", words="ABC")
+    target = load_registry().pairs["tiny"].target
+    job_of().make()
+    again = job_of(again=True)
+    own = own_lessons(None, history=False, replies_of=target)
+    replace(again, own={**OWN, **own}).make()
+    mine = {each.key: each for each in trained[:3]}
+    assert len(own) == 3
+    assert {*mine} == {*own}
+    assert {each.kind for each in mine.values()} == {"own"}
+    good = mine.pop([*own][2])
+    answer = bytes(good.tokens[good.n_prompt :])
+    assert answer == b"ABC"
+    for key, reply in [*own.items()][:2]:
+        assert isinstance(reply, RecordedReply)
+        assert (mine[key].n_prompt, tuple(mine[key].tokens[:-1])) == (reply.n_prompt, reply.tokens)
+    # One that was marked bad since is left out, though it was collected before.
+    add_marked(data, "tiny.gguf", 3, "bad")
+    left = own_lessons(None, history=False, replies_of=target)
+    replace(again, own={**OWN, **left}).make()
+    assert {*left} < {*own}
+    assert {*left} == {*own} & {each.key for each in trained}
+
+
 def raising() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -279,3 +332,28 @@ def test_killed_at_any_stage_leaves_no_head_or_a_whole_one(
     assert student() == "tiny-student"
     assert [*TAILORED.load(data)] == ["tiny-student"]
     assert not [*(data / "student").rglob(".*")]
+
+
+def test_published_heads_are_named_before_any_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Making, "make", lambda _: None)
+    assert CliRunner().invoke(command.student, ["make", "tiny"]).output == ""
+    monkeypatch.setattr(Registry, "published_heads", lambda *_: ["a/b", "c/d"])
+    said = CliRunner().invoke(command.student, ["make", "tiny"])
+    assert said.stderr == "tiny has published heads, the better choice: a/b, c/d\n"
+
+
+def test_the_curve_has_a_point_for_each_part_of_the_text(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_of().make()
+    monkeypatch.setattr(student_curve, "RECIPE", RECIPE)
+    capsys.readouterr()
+    student_curve.main("tiny")
+    *points, own, mean = capsys.readouterr().out.splitlines()
+    tokens = [int(each.split()[0].replace(",", "")) for each in points]
+    assert len(tokens) == 4
+    assert tokens == sorted(tokens)
+    assert all(" tokens: agreement [0." in each for each in points)
+    assert own.startswith("own: ")
+    assert mean.startswith("mean: ")
+    assert "a doubling" in mean

@@ -53,6 +53,7 @@ class Talk:
         n_drafted: int = 3,
         greedy: bool = False,
         ends: bool = True,
+        seed: int | None = None,
         load: float = 1.0,
         plain_every: int = 5,
     ) -> None:
@@ -75,16 +76,19 @@ class Talk:
             counts = (0, 0) if plain else (n_drafted, accepted)
             trace.note(drafted(*counts, spent=spent))
         if ends:
-            trace.end(text, 0.1, decode_s)
+            trace.end(text, 0.1, decode_s, seed)
 
 
 @contextmanager
 def recording(
-    directory: Path, switch: Switch | None = None, workload: str | None = None
+    directory: Path,
+    switch: Switch | None = None,
+    workload: str | None = None,
+    pair: Pair = PAIR,
 ) -> Iterator[Talk]:
     """Record what is noted within, and write all of it by the end."""
     recorder = Recorder(
-        directory, PAIR, switch or Switch(), lambda token: b"<%d>" % token, workload
+        directory, pair, switch or Switch(), lambda token: b"<%d>" % token, workload
     )
     recorder.is_secret = _is_secret
     yield Talk(recorder)

@@ -11,9 +11,9 @@ import pytest
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.display import sparkline
 from localspec.errors import UsageError
-from localspec.telemetry.log import read_records
-from localspec.telemetry.reply import Pair
-from localspec.telemetry.report import Report, make_report, plain_cost
+from localspec.telemetry.log import Records, read_records
+from localspec.telemetry.reply import Pair, ReplyRecord
+from localspec.telemetry.report import Report, add_trained, make_report, plain_cost
 from localspec.telemetry.view import as_json, html_page, replies_view, since, terminal_view
 from tests.telemetry.talking import first, recording
 
@@ -145,6 +145,35 @@ def test_since_leaves_out_what_was_before(tmp_path: Path) -> None:
     assert terminal_view(nothing).startswith("nothing was recorded since ")
     assert "nothing was recorded" in html_page(nothing, 0.0)
     assert json.loads(as_json(nothing))["total"]["rounds"] == 0
+
+
+@pytest.mark.parametrize(
+    ("days", "since_s", "line"),
+    [
+        ([-1, 1, 1, 1, 1, 1], None, "since 1970-01-02: 1.80 tokens a round in 50 rounds; drafting saved 0.3 s of 1.8 s"),
+        ([-1, 1, 5], 4.5 * 86400, "since 1970-01-06: 1.80 tokens a round in 10 rounds; no measurable difference"),
+        ([-1], None, "since 1970-01-01: they drafted nothing"),
+    ],
+)  # fmt: skip
+def test_heads_that_were_trained_here_are_counted_from_their_day_on(
+    days: list[int], since_s: float | None, line: str
+) -> None:
+    def reply(number: int, at: float, draft_model: str) -> ReplyRecord:
+        # Of 50 ms plain rounds take 20.
+        spent = {"heads": (10, 30, 8, 18, 0, 0, 300_000, 0, 0, 0), "off": (30, 0, 0, 30, 0, 0, 600_000, 0, 0, 0)}  # fmt: skip
+        cells: dict[str, dict[int, tuple[int, ...]]] = {each: {0: spent[each]} for each in spent}
+        return ReplyRecord(86400 * at + 43200, Pair("t", draft_model), True, 50, id=number, cells=cells)  # fmt: skip
+
+    replies = {n: reply(n, day, "t-student") for n, day in enumerate(days)}
+    replies |= {99: reply(99, 1, "other")}
+    records = Records(replies, [], set(), [])
+    report = make_report(records, since_s)
+    add_trained(report, records, "t-student", "trained here, 1970-01-01", 0.0)
+    for text in (terminal_view(report), terminal_view(report, every=False), html_page(report, 0)):
+        assert "t-student: trained here, 1970-01-01" in text
+        assert line in text
+    (document,) = json.loads(as_json(report))["trained"]
+    assert (document["name"], document["rounds"]) == ("t-student", report.trained["t-student"][1].by_heads.rounds)  # fmt: skip
 
 
 def test_moments() -> None:

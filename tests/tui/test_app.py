@@ -57,6 +57,26 @@ async def test_a_question_is_edited_in_a_branch_and_versions_are_switched(chat: 
     assert isinstance(chat.app.focused, MessageView)
 
 
+@driven()
+async def test_an_answer_is_marked_by_command_and_by_key(chat: Chat) -> None:
+    await chat.run("/good", shows="no answer yet")
+    for question in ("one?", "two?"):
+        await chat.ask(question)
+    await chat.run("/good", shows="· marked good")
+    await chat.press("f6")  # an edit that was begun stays one
+    await chat.press("shift+tab", shows="+- mark")
+    await chat.press("minus", shows="· marked bad", lacks="· marked good")
+    assert isinstance(chat.app.focused, MessageView)
+    await chat.press("up", lacks="+- mark")
+    await chat.press("up", "plus", shows="· marked good")
+    assert [each.mark for each in chat.session.talk.messages] == ["", "good", "", "bad"]
+    await chat.press("plus", lacks="· marked good")
+    assert chat.app.editing == 2
+    await chat.press("escape")
+    await chat.run("/undo", lacks="· marked")
+    await chat.run("/regenerate", shows="version 2 of 2", lacks="· marked")
+
+
 @driven({"answers": {"evil": EVIL}})
 async def test_nothing_that_a_terminal_obeys_reaches_it(chat: Chat) -> None:
     await chat.ask("evil?", shows="␛]0;title␇␛[2J")
