@@ -21,8 +21,12 @@ RECIPE, PARTS = Recipe(), (1 / 8, 1 / 4, 1 / 2, 1)
 def agreement(target: Target, trainer: Trainer, talks: list[Talk]) -> Any:
     """Return by depth the share of the answers' tokens that a head proposes, behind those that the target wrote."""
     head, hits = Head(target, trainer.state["weights"]), np.zeros((LENGTH, 2))
+    embedding = target.weights("token_embd")
     for talk in talks:
-        rows = padded([talk.rows], np.float32), padded([target.embedding[talk.tokens]], np.float32)
+        rows = (
+            padded([talk.noted["row"]], np.float32),
+            padded([embedding[talk.tokens]], np.float32),
+        )
         for depth, row in enumerate(head.unrolled(rows[1], rows[0], LENGTH)):
             drafted = trainer.state["ids"][head.logits(row[0, :-1]).argmax(-1).cpu()].numpy()
             right = (drafted == talk.tokens[2 + depth :])[talk.n_prompt - 1 :]

@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path
 from secrets import token_hex
 from statistics import geometric_mean
+from time import gmtime, strftime
 
 import numpy as np
 
@@ -327,7 +328,7 @@ class Tailor:
         self._on_measure(candidate.label, 0.0)
         file = self._make(candidate, folder) if candidate.recipe else candidate.source
         size_bytes = file.stat().st_size
-        _require("memory", size_bytes, free_ram_bytes())
+        require_free("memory", size_bytes, free_ram_bytes())
         options = replace(self._target.options, n_ctx=_N_CTX, max_rows=ROWS)
         corrected = corrections(read_model(file))
         model = LlamaModel(file, options, self._cancel, corrections=corrected)
@@ -346,15 +347,16 @@ class Tailor:
 
     def _make(self, candidate: Candidate, folder: Path) -> Path:
         """Return the file of a candidate, made in the folder."""
-        _require("disk", candidate.size_bytes, shutil.disk_usage(folder).free)
+        require_free("disk", candidate.size_bytes, shutil.disk_usage(folder).free)
         largest = max(prod(each.shape) for each in read_model(candidate.source).tensors)
-        _require("memory", _WORKING_BYTES * largest, free_ram_bytes())
+        require_free("memory", _WORKING_BYTES * largest, free_ram_bytes())
         file = folder / f"{token_hex(4)}.gguf"
         quantise(candidate.source, file, candidate.made, candidate.left_out, self._cancel)
         return file
 
 
-def _require(what: str, needed_bytes: int, free_bytes: int | None) -> None:
+def require_free(what: str, needed_bytes: int, free_bytes: int | None) -> None:
+    """Raise LocalspecError where less `memory` or `disk` is free than is needed, as far as that is known."""
     if free_bytes is not None and needed_bytes > free_bytes:
         needed, free = size_text(needed_bytes), size_text(free_bytes)
         advice = {"memory": "end other programs", "disk": "make room"}[what]
@@ -404,6 +406,20 @@ def register(
     if before is not None and before.sha256 != entry.sha256:
         store.remove(before)
     return entry
+
+
+def register_trained(pair: PairEntry, file: Path, result: str) -> ModelEntry:
+    """Make heads that were trained here the draft model of their target; return their entry.
+
+    Args:
+        pair: of the target.
+        file: beside the store; it moves there.
+        result: what was measured of them.
+    """
+    day = strftime("%Y-%m-%d", gmtime())
+    heads = HeadsEntry(kind="eagle3", target=pair.name, source="made here", date=day)
+    origin = f"trained here for pair {pair.name}: {result}, on held-out prompts"
+    return register(pair, file, "student", origin, heads)
 
 
 def undo(name: str) -> tuple[ModelEntry, TailoredFor, int]:

@@ -1,14 +1,18 @@
-"""Collecting: a target answers prompts, many at once, and what its layers took in is kept of every token.
+"""Collecting: a target answers prompts of many kinds, many at once, and what its layers took in is kept of every token.
+
+The prompts of `localspec bench` are held out.
 
 It is kept in parts, of two files each: rows of floats, written first, and the conversations, whose file makes the part count.
 """
 
 import io
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -18,6 +22,7 @@ from localspec.bench.prompts import BenchPrompt
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, RequestFailed
 from localspec.chat.request import Request
+from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.decoding.top import ranked_ids
 from localspec.launch.load import Runtime
@@ -28,11 +33,13 @@ from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.files import write_atomic
 from localspec.tailor.lessons import Lesson, RecordedReply
 from localspec_student.head import Target
-from localspec_student.prompts import Answers, made_prompt
 
-N_CTX, TOP = 1024, 16
-"""Tokens of a conversation; ids of each row that are kept, the likeliest."""
+N_CTX, TOP = 1024, 16  # tokens of a conversation; ids that are noted of each, the likeliest
 _ANSWER, _TEMPERATURE = 200, 0.8
+_LONGEST_ANSWER = 1500  # characters of an earlier answer in a prompt
+_TABLES = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text("utf-8"))
+ASKED = BenchPrompt("asked", "")  # a prompt that the target writes itself; see `Teacher`
+Answers = Mapping[str, Sequence[str]]  # texts by kind
 _HALF_MAX = 60_000.0  # some channels of some targets are beyond what 16 bits hold
 
 
@@ -45,18 +52,14 @@ class Talk:
         kind: of text.
         n_prompt: tokens of the prompt.
         tokens: all of them.
-        rows: by token, inputs of the target's layers side by side, as 16-bit floats.
-        ids: by token, the likeliest next ones.
-        logs: logarithms of their probabilities, as 16-bit floats.
+        noted: of each token, see `noted_type`.
     """
 
     key: str
     kind: str
     n_prompt: int
     tokens: list[int]
-    rows: Any = None
-    ids: Any = None
-    logs: Any = None
+    noted: Any = None
 
     @property
     def is_held_out(self) -> bool:
@@ -64,33 +67,59 @@ class Talk:
         return self.key.startswith("held:")
 
 
+def noted_type(target: Target) -> np.dtype[Any]:
+    """Return the type of what is noted of a token: inputs of the target's layers, the likeliest next ids, and the logarithms of their probabilities."""
+    row = np.float16, len(target.layers) * target.width
+    return np.dtype([("row", *row), ("ids", np.int32, TOP), ("logs", np.float16, TOP)])
+
+
 def add_part(folder: Path, talks: Sequence[Talk]) -> None:
     """Write conversations as one more part; raises OSError where the disk does not take it."""
     number = 1 + max((int(each.stem[6:]) for each in folder.glob("talks-*.msgpack")), default=0)
     content = io.BytesIO()
-    np.save(content, np.concatenate([each.rows for each in talks]))
+    np.save(content, np.concatenate([each.noted for each in talks]))
     write_atomic(folder / f"rows-{number:05}.npy", content.getvalue())
-    done = [(t.key, t.kind, t.n_prompt, t.tokens, t.ids.tobytes(), t.logs.tobytes()) for t in talks]
+    done = [(each.key, each.kind, each.n_prompt, each.tokens) for each in talks]
     write_atomic(folder / f"talks-{number:05}.msgpack", msgspec.msgpack.encode(done))
 
 
 def read_talks(folder: Path) -> Iterator[Talk]:
-    """Yield all conversations, in the order in which they came; their rows stay on the disk until they are used."""
+    """Yield all conversations, in the order in which they came; what is noted stays on the disk until it is used."""
     for path in sorted(folder.glob("talks-*.msgpack")):
-        rows = np.load(folder / f"rows-{path.stem[6:]}.npy", mmap_mode="r")
-        for *known, ids, logs in msgspec.msgpack.decode(path.read_bytes()):
-            talk, n = Talk(*known), len(known[-1])
-            talk.rows, rows = rows[:n], rows[n:]
-            talk.ids = np.frombuffer(ids, np.int32).reshape(n, -1)
-            talk.logs = np.frombuffer(logs, np.float16).reshape(n, -1)
-            yield talk
+        noted = np.load(folder / f"rows-{path.stem[6:]}.npy", mmap_mode="r")
+        for key, kind, n_prompt, tokens in msgspec.msgpack.decode(path.read_bytes()):
+            yield Talk(key, kind, n_prompt, tokens, noted[: len(tokens)])
+            noted = noted[len(tokens) :]
 
 
-Job = tuple[str, Lesson]
-"""A lesson, and the key by which it is known to be done."""
+def made_prompt(number: int, answers: Answers) -> BenchPrompt:
+    """Return the prompt of a number.
+
+    Args:
+        number: from 0; kinds take turns, and then the target asks as often.
+        answers: of the target to earlier prompts, by kind. A kind that needs some is replaced by `code` while there are none.
+    """
+    tables, random = _TABLES, Random(number)  # noqa: S311 - no secret
+    kinds = [*tables["templates"]]
+    if number % (2 * len(kinds)) >= len(kinds):
+        return ASKED
+    kind = kinds[number % len(kinds)]
+    needed = tables["answers"].get(kind, ())
+    pool = [text for each in needed for text in answers.get(each, ())]
+    kind = "code" if needed and not pool else kind
+    text = random.choice(tables["templates"][kind])
+    for _ in range(3):  # what fills a slot may have others
+        for slot, values in tables["slots"].items():
+            while f"{{{slot}}}" in text:
+                text = text.replace(f"{{{slot}}}", random.choice(values), 1)
+    if pool:
+        text = text.replace("{answer}", random.choice(pool)[:_LONGEST_ANSWER])
+    return BenchPrompt(kind, text)
 
 
-def jobs(first: Mapping[str, Lesson], done: set[str], answers: Answers) -> Iterator[Job]:
+def jobs(
+    first: Mapping[str, Lesson], done: set[str], answers: Answers
+) -> Iterator[tuple[str, Lesson]]:
     """Yield lessons without end, those that are not done: the first by their keys, then bundled prompts.
 
     Args:
@@ -106,58 +135,62 @@ def jobs(first: Mapping[str, Lesson], done: set[str], answers: Answers) -> Itera
 class Teacher:
     """A target that answers, and whose layers are looked into while it does.
 
+    Of no words but those with which a user's turn begins, it writes that turn, as users write (Xu et al. 2024, arXiv:2406.08464),
+    and then answers itself: nothing else gives as many different prompts.
+
     Args:
         runtime: the target, loaded for several answers at once.
         target: its file, which says which layers.
+        cancel: stops it.
     """
 
-    def __init__(self, runtime: Runtime, target: Target) -> None:
-        self._native, self._target = runtime.target.native, target
+    def __init__(self, runtime: Runtime, target: Target, cancel: CancelFlag) -> None:
+        self._native, self._target, self._cancel = runtime.target.native, target, cancel
         self._assistant, self._piece = runtime.assistant, runtime.target.model.vocabulary.piece
-        self._evaluated = defaultdict[int, Talk](lambda: _blank(target))
+        kind = self._type = noted_type(target)
+        self._noted = defaultdict[int, Any](lambda: (np.zeros(N_CTX, int), np.zeros(N_CTX, kind)))
         for layer in target.layers:
             keep_layer_inputs(self._native.handle, layer)
         self._native.on_pass = self._take
+        some, other = (self._begun("", BenchPrompt("", each)).tokens for each in "AB")
+        begin = next(at for at, each in enumerate(some) if each != other[at])
+        self._opening, self._closing = some[:begin] or some[:1], some[begin + 1 :]
 
     def _take(self, parts: Sequence[Part]) -> None:
-        """Keep of every token of a pass its row, and where logits were wanted, what is likeliest."""
-        n, width, handle = (
-            sum(len(each.tokens) for each in parts),
-            self._target.width,
+        """Note of every token of a pass its row, and where logits were wanted, what is likeliest."""
+        wanted = [at >= -each.rows for each in parts for at in range(-len(each.tokens), 0)]
+        new, handle, width = (
+            np.zeros(len(wanted), self._type),
             self._native.handle,
+            self._target.width,
         )
-        inputs = np.hstack([layer_inputs(handle, each, n, width) for each in self._target.layers])
-        inputs = inputs.clip(-_HALF_MAX, _HALF_MAX).astype(np.float16)
-        n_rows = sum(each.rows for each in parts)
-        ids, logs = likeliest(self._native.rows(n_rows)) if n_rows else (None, None)
-        start = row = 0
+        rows = [layer_inputs(handle, each, len(wanted), width) for each in self._target.layers]
+        new["row"] = np.hstack(rows).clip(-_HALF_MAX, _HALF_MAX)
+        new["logs"][:, 1:] = -np.inf
+        if any(wanted):
+            new["ids"][wanted], new["logs"][wanted] = likeliest(self._native.rows(sum(wanted)))
         for part in parts:
-            talk, n = self._evaluated[part.sequence], len(part.tokens)
-            end = part.place + n
-            del talk.tokens[part.place :]
-            talk.tokens += part.tokens
-            talk.rows[part.place : end] = inputs[start : start + n]
-            if part.rows:
-                talk.ids[end - part.rows : end] = ids[row : row + part.rows]
-                talk.logs[end - part.rows : end] = logs[row : row + part.rows]
-            start, row = start + n, row + part.rows
+            n, (tokens, noted) = len(part.tokens), self._noted[part.sequence]
+            tokens[part.place : part.place + n] = part.tokens
+            noted[part.place : part.place + n], new = new[:n], new[n:]
 
     def text(self, talk: Talk) -> str:
         """Return the text of an answer; nothing of what is held out, so that no prompt is made of it."""
         answer = [] if talk.is_held_out else talk.tokens[talk.n_prompt :]
         return b"".join(map(self._piece, answer)).decode(errors="replace")
 
-    def talks(self, waiting: Iterator[Job]) -> Iterator[Talk]:
+    def talks(self, waiting: Iterator[tuple[str, Lesson]]) -> Iterator[Talk]:
         """Yield the conversations that lessons begin, given with their keys, in the order in which they end.
 
         Raises:
             Cancelled: the flag was set.
         """
-        running, numbers = dict[int, Talk](), count()
+        running, asked, numbers = dict[int, Talk](), list[Talk](), count()
         while True:
             while len(running) < self._assistant.count:
-                running[number := next(numbers)] = talk = self._begun(*next(waiting))
-                greedy = talk.is_held_out or number % 2
+                number, talk = next(numbers), asked.pop() if asked else self._begun(*next(waiting))
+                running[number] = talk
+                greedy = (talk.is_held_out or number % 2) and talk.tokens != self._opening
                 sampling = SamplingParams(temperature=0.0 if greedy else _TEMPERATURE)
                 most = _ANSWER if len(talk.tokens) == talk.n_prompt else 1
                 options = ReplyOptions(sampling, seed=number, max_tokens=most)
@@ -169,7 +202,15 @@ class Teacher:
                 if isinstance(event, RequestFailed):
                     raise event.error
                 if isinstance(event, Finished):
-                    yield self._ended(running.pop(number), event.reply.tokens)
+                    if self._cancel.is_set:  # answers end, of which a pass is missing
+                        raise Cancelled
+                    talk = running.pop(number)
+                    if talk.tokens == self._opening:
+                        talk.tokens = [*talk.tokens, *event.reply.tokens, *self._closing]
+                        talk.n_prompt = len(talk.tokens)
+                        asked.append(talk)
+                    else:
+                        yield self._ended(talk, event.reply.tokens)
 
     def _begun(self, key: str, lesson: Lesson) -> Talk:
         """Return the conversation of a lesson, or the end of one that is too long."""
@@ -178,29 +219,21 @@ class Teacher:
         else:
             turns = [Message.user(lesson.prompt)] if isinstance(lesson, BenchPrompt) else lesson
             conversation = Conversation(messages=turns)
-            tokens = self._assistant.prompt_tokens(conversation)
+            prompt = self._assistant.prompt_tokens(conversation)
+            tokens = self._opening if lesson is ASKED else prompt
             n_answer = len(conversation.begun)
         tokens = tokens[-(N_CTX - _ANSWER) :]
         return Talk(key, getattr(lesson, "workload", "own"), max(1, len(tokens) - n_answer), tokens)
 
     def _ended(self, talk: Talk, answer: Sequence[int]) -> Talk:
-        """Return a conversation with its answer and what was computed of it; the last token was not evaluated."""
-        at = len(talk.tokens) - 1
-        talk.tokens = [*talk.tokens, *answer][:-1]
+        """Return a conversation with its answer and what was noted of it; the last token was not evaluated."""
+        given, talk.tokens = len(talk.tokens), [*talk.tokens, *answer][:-1]
         n = len(talk.tokens)
-        (its,) = [each for each in self._evaluated.values() if each.tokens[:n] == talk.tokens][:1]
-        talk.rows, talk.ids, talk.logs = (each[:n].copy() for each in (its.rows, its.ids, its.logs))
+        every = (noted for its, noted in self._noted.values() if its[:n].tolist() == talk.tokens)
+        talk.noted = next(every)[:n].copy()
         # Of what was given, no logits were wanted: what is likely there is what it says.
-        talk.ids[:at, 0], talk.ids[:at, 1:] = talk.tokens[1 : at + 1], 0
-        talk.logs[:at, 0], talk.logs[:at, 1:] = 0, -np.inf
+        talk.noted["ids"][: given - 1, 0] = talk.tokens[1:given]
         return talk
-
-
-def _blank(target: Target) -> Talk:
-    """Return a conversation with room for what a sequence evaluates."""
-    ids, logs = np.zeros((N_CTX, TOP), np.int32), np.zeros((N_CTX, TOP), np.float16)
-    rows = np.zeros((N_CTX, len(target.layers) * target.width), np.float16)
-    return Talk("", "", 0, [], rows, ids, logs)
 
 
 def likeliest(logits: Logits) -> tuple[Any, Any]:

@@ -4,7 +4,6 @@ Source: `src/models/eagle3.cpp` of llama.cpp, with a norm before the encoder; Li
 """
 
 import math
-import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -23,15 +22,12 @@ from localspec.models.gguf import model_files, read_model
 Floats = NDArray[np.float32]
 _LAYER = "attn_norm attn_norm_2 attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down"
 _OWN = ["token_norm", "row_norm", "q", "k", "v", "o", "ffn_norm", "gate", "up", "down"]
+# A head's weights, and what llama.cpp calls them.
 NAMES = {"encoder_norm": "enc.output_norm", "fc": "fc", "out_norm": "output_norm", "out": "output"}
 NAMES |= {own: f"blk.0.{name}" for own, name in zip(_OWN, _LAYER.split(), strict=True)}
-"""A head's weights, and what llama.cpp calls them."""
 Tensor = Any  # torch has types of its own, which are not needed to check ours
-Pairs = tuple[tuple[Tensor, Tensor], ...]
-"""Keys and values of each depth."""
 
-_MIXES = 0.25
-"""Of a random encoder, the share that is left beside a warm start."""
+_MIXES = 0.25  # of a random encoder, the share that is left beside a warm start
 _FIRST_LAYER, _BASE, _EPS, _BLOCK = 2, 10_000.0, 1e-5, 32
 _Q8_0 = gguf.GGMLQuantizationType.Q8_0
 
@@ -40,7 +36,7 @@ class Target:
     """A target's file, and the sizes of a head for it, which are those of one of its layers.
 
     Args:
-        path: the first of its files.
+        path: the first of its files, also an attribute.
         name: what messages call it.
 
     Attributes:
@@ -59,7 +55,7 @@ class Target:
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        self.header, self._path = read_model(path), path
+        self.header, self.path = read_model(path), path
         if reason := why_no_layer_inputs(self.header):
             raise PairMismatch(f"{name} {reason}")
         last = int(self.value("block_count") - self.value("nextn_predict_layers") - 1)
@@ -78,19 +74,14 @@ class Target:
         return value[-1].item() if isinstance(value, np.ndarray) else value
 
     @cached_property
-    def readers(self) -> list[Any]:
-        """The files, read."""
-        return [gguf.GGUFReader(file) for file in model_files(self._path)]
-
-    @cached_property
-    def embedding(self) -> Floats:
-        """The rows of all ids."""
-        return self.weights("token_embd")
+    def tensors(self) -> dict[str, Any]:
+        """All that the files have, by name."""
+        readers = map(gguf.GGUFReader, model_files(self.path))
+        return {tensor.name: tensor for reader in readers for tensor in reader.tensors}
 
     def weights(self, name: str) -> Floats:
         """Return a tensor as floats, shape (out, in) of a matrix; an empty one where there is none."""
-        every = {tensor.name: tensor for reader in self.readers for tensor in reader.tensors}
-        if (tensor := every.get(f"{name}.weight")) is None:
+        if (tensor := self.tensors.get(f"{name}.weight")) is None:
             return np.zeros(0, np.float32)
         return np.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32)
 
@@ -101,11 +92,10 @@ class Head:
     Args:
         shape: the target, whose sizes it has.
         weights: torch's tensors, on one device; all but the output matrix are trained.
-        dropout: share of activations left out; 0 when it is used.
     """
 
-    def __init__(self, shape: Target, weights: Mapping[str, Tensor], dropout: float = 0.0) -> None:
-        self.shape, self.weights, self.dropout = shape, dict(weights), dropout
+    def __init__(self, shape: Target, weights: Mapping[str, Tensor]) -> None:
+        self.shape, self.weights = shape, dict(weights)
 
     def logits(self, row: Tensor, places: Tensor | None = None) -> Tensor:
         """Return the logits of rows, of all ids of the head or of those at some places."""
@@ -121,14 +111,14 @@ class Head:
             depths: how many.
         """
         row = F.linear(self._norm(rows[:, :-1], "encoder_norm"), self.weights["fc"]).float()
-        past: Pairs = ()
+        past: Any = ()
         for depth in range(depths):
             # What is behind the end is of no meaning, and left out below.
             ahead = F.pad(embedded[:, 1 + depth :], (0, 0, 0, depth))
             row, past = self._step(ahead, row, depth, past)
             yield row[:, : rows.shape[1] - 1 - depth]
 
-    def _step(self, embedded: Tensor, row: Tensor, depth: int, past: Pairs) -> tuple[Tensor, Pairs]:
+    def _step(self, embedded: Tensor, row: Tensor, depth: int, past: Any) -> tuple[Tensor, Any]:
         """Return the rows of a depth, of which that at index j stands at place j + depth, and keys and values up to it.
 
         Args:
@@ -152,11 +142,11 @@ class Head:
         mixed = shares[..., :length] @ v
         for at, (_, values) in enumerate(chain):
             mixed = mixed + shares[..., length + at : length + at + 1] * values
-        mixed = F.dropout(mixed.flatten(1, 2).transpose(1, 2).flatten(2), self.dropout)
+        mixed = mixed.flatten(1, 2).transpose(1, 2).flatten(2)
         row = row + F.linear(mixed, weights["o"])
         normed = self._norm(row, "ffn_norm")
         inner = F.silu(F.linear(normed, weights["gate"])) * F.linear(normed, weights["up"])
-        return row + F.linear(F.dropout(inner, self.dropout), weights["down"]), past
+        return row + F.linear(inner, weights["down"]), past
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return F.rms_norm(x.float(), x.shape[-1:], self.weights[name], self.shape.eps)
@@ -174,9 +164,7 @@ class Head:
         return torch.cat([turned.flatten(-2), x[..., n:]], -1)
 
 
-def new_weights(
-    target: Target, ids: NDArray[np.int64], sample: Floats, *, warm: bool, even: bool
-) -> dict[str, Tensor]:
+def new_weights(target: Target, ids: Any, sample: Floats, *, warm: bool) -> dict[str, Tensor]:
     """Return the weights that training begins with.
 
     Args:
@@ -185,7 +173,6 @@ def new_weights(
         ids: that the head can propose.
         sample: rows of the target.
         warm: begin there, or at random.
-        even: divide the encoder's input by each channel's size: of some targets a few are a hundred times as large as others.
     """
     random, width, inner = np.random.default_rng(1), target.width, target.inner
     queries, kv = target.n_head * target.dim, target.n_kv * target.dim
@@ -193,12 +180,14 @@ def new_weights(
     sizes |= {"q": (queries, 2 * width), "k": (kv, 2 * width), "v": (kv, 2 * width)}
     sizes |= {"o": (width, queries), "down": (width, inner)}
     floats = {name: random.normal(0, 0.02, size).astype(np.float32) for name, size in sizes.items()}
-    for name in ("token_norm", "row_norm", "ffn_norm", "out_norm"):
-        floats[name] = np.ones(width, np.float32)
+    floats |= {
+        f"{each}_norm": np.ones(width, np.float32) for each in ["token", "row", "ffn", "out"]
+    }
     rows = target.weights("output")
-    floats["out"] = (rows if rows.size else target.embedding)[ids]
-    channels = np.sqrt((sample**2).mean(0)) + 1e-6 if even else np.ones(3 * width, np.float32)
-    floats["encoder_norm"] = np.sqrt((channels**2).mean()) / channels if even else channels
+    floats["out"] = (rows if rows.size else target.weights("token_embd"))[ids]
+    # Of some targets a few channels are a hundred times as large as others.
+    channels = np.sqrt((sample**2).mean(0)) + 1e-6
+    floats["encoder_norm"] = np.sqrt((channels**2).mean()) / channels
     if warm:
         # All rows that are handed on are as much smaller as `scale` says: norms undo that.
         last, scale = channels[2 * width :], float(np.median(channels[2 * width :]))
@@ -228,21 +217,24 @@ def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
         OSError: the disk does not take it.
     """
     writer = gguf.GGUFWriter(path, "eagle3")
-    keys = "context_length embedding_length target_hidden_size feed_forward_length block_count"
-    keys += " attention.head_count attention.head_count_kv attention.key_length"
-    keys += " attention.value_length rope.dimension_count"
-    numbers = [target.value("context_length"), target.width, target.width, target.inner, 1]
-    numbers += [target.n_head, target.n_kv, target.dim, target.dim, target.rotated]
-    for key, number in zip(keys.split(), numbers, strict=True):
+    numbers = {
+        "embedding_length": target.width,
+        "target_hidden_size": target.width,
+        "block_count": 1,
+    }
+    numbers |= {"context_length": target.value("context_length")}
+    numbers |= {"feed_forward_length": target.inner, "rope.dimension_count": target.rotated}
+    numbers |= {"attention.head_count": target.n_head, "attention.head_count_kv": target.n_kv}
+    numbers |= {"attention.key_length": target.dim, "attention.value_length": target.dim}
+    for key, number in numbers.items():
         writer.add_uint32(f"eagle3.{key}", number)
     writer.add_layer_norm_rms_eps(target.eps)
     writer.add_rope_freq_base(target.base)
     writer.add_array("eagle3.target_layers", [*target.layers])
     writer.add_bool("eagle3.norm_before_fc", True)
-    for name, field in target.readers[0].fields.items():
+    for name, field in gguf.GGUFReader(target.path).fields.items():
         if name.startswith("tokenizer."):
-            inner = field.types[1] if len(field.types) > 1 else None
-            writer.add_key_value(name, field.contents(), field.types[0], sub_type=inner)
+            writer.add_key_value(name, field.contents(), *field.types[:2])
     for name, its in NAMES.items():
         weights, kind = state["weights"][name].detach().float().numpy(), None
         # Blocks of 8 bits have no room for a few weights of the encoder that are much larger than the others.
@@ -254,5 +246,3 @@ def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())

@@ -7,36 +7,35 @@ import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from statistics import mean
-from time import gmtime, monotonic, strftime
+from time import monotonic
+from typing import Any
 
 import click
 
 from localspec.bench.prompts import bundled, per_workload
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import bar, duration_text
-from localspec.errors import LocalspecError, UsageError
-from localspec.launch.load import Runtime
-from localspec.launch.load import load as load_models
+from localspec.errors import UsageError
+from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
-from localspec.models.entries import HeadsEntry
 from localspec.models.store import model_sha256
 from localspec.storage.files import free_bytes, private_directory, size_text
 from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
 from localspec.tailor.lessons import REPLY, Lesson
-from localspec.tailor.tailor import TailoringJob, register
-from localspec_student.collect import TOP, Talk, Teacher, add_part, jobs, read_talks
+from localspec.tailor.tailor import TailoringJob, register_trained, require_free
+from localspec_student import train
+from localspec_student.collect import Talk, Teacher, add_part, jobs, noted_type, read_talks
 from localspec_student.head import Target, write_head
 from localspec_student.recipe import MakeFlags, Recipe
-from localspec_student.train import LENGTH, Figures, State, Trainer, load, measure, new_head, write
+from localspec_student.train import LENGTH, Figures, State
 
-_FOLDER, _SAVE_S, _PART = "student", 120.0, 32
+_FOLDER, _SAVE_S, _PART, _KEPT = "student", 120.0, 32, ("weights", "ids", "key", "tokens")
 _HELD_TOKENS = 300  # of a prompt that is held out, with its answer
 _STATE_BYTES = 40  # of each weight: in two files, with the optimizer's two numbers
-_STEP = 6.0  # products of a weight in training, for each token and depth; a pass takes one
+_STEP = 10.0  # operations of a weight in training, for each token and depth: 6, and as much time again for what is no product
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,37 +73,36 @@ class Making:
         with exclusive(folder, f"another `localspec-student` works for {pair.name}: wait for it"):
             for each in folder.glob(".*"):  # of a process that was killed while it wrote
                 each.unlink()
-            kept = load(folder / "head.pt") if (folder / "head.pt").exists() else None
+            kept = train.load(folder / "head.pt") if (folder / "head.pt").exists() else None
             base = kept if self.wanted.again else None
             if self.wanted.again and base is None:
                 raise UsageError(f"there is no head of {pair.name} yet: leave out --again")
             goal = self.recipe.tokens + (base["tokens"] if base else 0)
             ends = self._collect(target, folder, goal)
-            train, held, tokens = list[Talk](), list[Talk](), 0
+            taught, held, tokens = list[Talk](), list[Talk](), 0
             # The user's own come first: they may have been wanted when there were enough of others.
             for talk in sorted(self._talks(folder), key=lambda each: each.key not in self.own):
-                (held if talk.is_held_out else train if tokens < goal else []).append(talk)
+                (held if talk.is_held_out else taught if tokens < goal else []).append(talk)
                 tokens += 0 if talk.is_held_out else len(talk.tokens)
-            own = (each.key for each in train if each.key in self.own)
+            own = (each.key for each in taught if each.key in self.own)
             settings = repr((self.recipe, goal, base and base["key"], *own))
             key = hashlib.sha256(settings.encode()).hexdigest()[:12]
             file = folder / f"training-{key}.pt"
-            begun = load(file) if file.exists() else base
-            begun = begun or new_head(target, self.recipe, train, ends)
-            self._train(Trainer(target, self.recipe, train, begun), file)
-            self._judge(target, folder, {**load(file), "key": key, "tokens": goal}, kept, held)
+            begun = train.load(file) if file.exists() else base
+            begun = begun or train.new_head(target, self.recipe, taught, ends)
+            self._train(train.Trainer(target, self.recipe, taught, begun), file)
+            state = {**train.load(file), "key": key, "tokens": goal}
+            self._judge(target, folder, state, kept, held)
 
     def _talks(self, folder: Path) -> list[Talk]:
         """Return what is collected, without replies that are not wanted any more: they may be marked bad by now."""
-        every = read_talks(folder)
-        return [each for each in every if REPLY not in each.key or each.key in self.own]
+        return [t for t in read_talks(folder) if REPLY not in t.key or t.key in self.own]
 
     def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
         """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
-        plan = make_plan(self.job.request, parallel=None)
-        runtime = load_models(plan, self.cancel, parallel=None)
+        runtime = load(make_plan(self.job.request, parallel=None), self.cancel, parallel=None)
         with closing(runtime.assistant):
-            teacher, old = Teacher(runtime, target), self._talks(folder)
+            teacher, old = Teacher(runtime, target, self.cancel), self._talks(folder)
             lessons = [each for each in old if not each.is_held_out]
             done = sum(len(each.tokens) for each in lessons)
             mine = sum(len(each.tokens) for each in lessons if each.key in self.own)
@@ -143,61 +141,52 @@ class Making:
         """Print how long it takes, as passes and products take here, and how much disk; raises LocalspecError where that is not free."""
         assert runtime.costs is not None, "they are measured for several"  # noqa: S101
         costs, slots = runtime.costs.target, runtime.assistant.count
-        a_token_s = costs.of(slots) / slots
-        collecting_s = missing * a_token_s
+        collecting_s = missing * costs.of(slots) / slots
         weights = target.width * (8 * target.width + 3 * target.inner + self.recipe.ids // 3)
-        share = weights / sum(prod(each.shape) for each in target.header.tensors)
-        steps_s = _STEP * share * self.recipe.epochs * self.recipe.depths * goal * a_token_s
-        needed = missing * 6 * (target.width + TOP) + _STATE_BYTES * weights
+        each = _STEP * weights * self.recipe.epochs * self.recipe.depths
+        steps_s = each * goal / train.fastest_products()[0]
+        needed = missing * noted_type(target).itemsize + _STATE_BYTES * weights
+        took = [duration_text(each) for each in (collecting_s, steps_s)]
         click.echo(
-            f"{self.job.pair.name}: about {duration_text(collecting_s)} to collect {missing:,} tokens, {slots} answers at once, and "
-            f"{duration_text(steps_s)} to train on {goal:,}; up to {size_text(needed)} of disk. Ctrl-C stops it, and the same "
-            "command goes on"
+            f"{self.job.pair.name}: about {took[0]} to collect {missing:,} tokens, {slots} answers at once, and {took[1]} to train on "
+            f"{goal:,}; up to {size_text(needed)} of disk. Ctrl-C stops it, and the same command goes on"
         )
-        if needed > (free := free_bytes(data_dir())):
-            raise LocalspecError(
-                f"it needs {size_text(needed)} of disk, and {size_text(free)} are free: make room, or give fewer --tokens"
-            )
+        require_free("disk", needed, free_bytes(data_dir()))
 
-    def _train(self, trainer: Trainer, file: Path) -> None:
+    def _train(self, trainer: train.Trainer, file: Path) -> None:
         """Train to the end, saving now and then."""
         begun_s, first, saved_s = monotonic(), trainer.step, monotonic()
         for loss, expected in trainer.train():
             share, now_s = trainer.step / trainer.steps, monotonic()
             left_s = (now_s - begun_s) / (trainer.step - first) * (trainer.steps - trainer.step)
-            self.draw(
-                f"training {bar(share)} loss {loss:.3f}, {expected:.2f} tokens a round expected, {duration_text(left_s)} left"
-            )
+            text = f"training {bar(share)} loss {loss:.3f}, {expected:.2f} tokens a round expected"
+            self.draw(f"{text}, {duration_text(left_s)} left")
             if self.cancel.is_set or now_s > saved_s + _SAVE_S:
-                write(file, trainer.state)
+                train.write(file, trainer.state)
                 saved_s = monotonic()
             if self.cancel.is_set:
                 raise Cancelled
-        write(file, trainer.state)
+        train.write(file, trainer.state)
 
-    def _judge(
-        self, target: Target, folder: Path, state: State, kept: State | None, held: list[Talk]
-    ) -> None:
+    def _judge(self, target: Target, folder: Path, new: State, old: Any, held: list[Talk]) -> None:
         """Measure a head, print what came of it, and register it if it is better than the one before."""
-        figures = measure(target, state, held)
-        before = measure(target, kept, held) if kept and kept["key"] != state["key"] else {}
+        figures = train.measure(target, new, held)
+        before = train.measure(target, old, held) if old and old["key"] != new["key"] else {}
         now, then = mean_of(figures), mean_of(before)
         click.echo(f"tokens a round with drafts of 1 to {LENGTH}, and before:")
         for kind in sorted({kind for kind, _ in figures}):
-            cells = [figures[kind, n] for n in range(1, LENGTH + 1)]
-            old = f"{before.get((kind, LENGTH), 0.0):.2f}"
-            click.echo(f"  {kind:<12}{'  '.join(f'{each:.2f}' for each in cells)}   {old}")
-        text = f"{now:.2f} tokens a round in the mean, trained on {state['tokens']:,} tokens"
+            cells = "  ".join(f"{figures[kind, n]:.2f}" for n in range(1, LENGTH + 1))
+            click.echo(f"  {kind:<12}{cells}   {before.get((kind, LENGTH), 0.0):.2f}")
+        text = f"{now:.2f} tokens a round in the mean, trained on {new['tokens']:,} tokens"
         if now <= then:
             click.echo(f"{text}; the head before has {then:.2f}, and stays")
             return
-        write_head(target, state, folder / ".head.gguf")
-        day, pair = strftime("%Y-%m-%d", gmtime()), self.job.pair
-        heads = HeadsEntry(kind="eagle3", target=pair.name, source="made here", date=day)
-        origin = f"trained here for pair {pair.name}: {text}, on held-out prompts"
-        name = register(pair, folder / ".head.gguf", "student", origin, heads).name
-        write(folder / "head.pt", {key: state[key] for key in ("weights", "ids", "key", "tokens")})
-        click.echo(f"{text}; {pair.name} now drafts with {name}: `localspec rm` removes it")
+        write_head(target, new, folder / ".head.gguf")
+        name = register_trained(self.job.pair, folder / ".head.gguf", text).name
+        train.write(folder / "head.pt", {key: new[key] for key in _KEPT})
+        click.echo(
+            f"{text}; {self.job.pair.name} now drafts with {name}: `localspec rm` removes it"
+        )
 
 
 def mean_of(figures: Figures) -> float:

@@ -19,11 +19,8 @@ class Recipe:
         batch: Tokens of a step. Default: 1024.
         rate: Learning rate at its highest. Default: 0.002.
         decay: Weight decay. Default: 0.05.
-        dropout: Share of activations left out in training. Default: 0.
-        negatives: Unlikely ids that a step compares with, drawn each time; 0 takes all. Default: 4096.
-        depth_weight: Weight of each depth in the loss, relative to the one before. Default: 0.8.
+        negatives: Unlikely ids that a step compares with, drawn each time. Default: 4096.
         warm: Begin with the model's last layer, or at random.
-        even: Even out the channels of the model's rows, or take them as they are.
     """
 
     tokens: int = flag("N", default=250_000, type=IntRange(1))
@@ -33,11 +30,8 @@ class Recipe:
     batch: int = flag("N", default=1024, type=IntRange(1))
     rate: float = flag("X", default=2e-3, type=FloatRange(0))
     decay: float = flag("X", default=0.05, type=FloatRange(0))
-    dropout: float = flag("X", default=0.0, type=FloatRange(0, 0.9))
     negatives: int = flag("N", default=4096, type=IntRange(0))
-    depth_weight: float = flag("X", default=0.8, type=FloatRange(0))
     warm: bool = flag("--warm/--no-warm", default=True)
-    even: bool = flag("--even/--no-even", default=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,30 +5,28 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+from torch.utils.benchmark import Timer
 
 from localspec.storage.files import write_atomic
 from localspec_student.collect import Talk
 from localspec_student.head import Floats, Head, Target, Tensor, new_weights
 from localspec_student.recipe import Recipe
 
-LENGTH = 5
-"""Drafted tokens of a round, for figures."""
+LENGTH = 5  # drafted tokens of a round, for figures
 _WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED, _TRIED = 30, 1.0, (0.9, 0.95), 0.01, 60, 768
-_SHAPE, _LOOKS = 128, 8
-"""Rows and ids that are computed are a multiple of so many, as kernels are made for each shape; steps between two looks at hits."""
+_FALL = 0.8  # weight of a depth in the loss, of that of the one before
+# Tokens, rows and ids of a product are multiples of it, since kernels are made for each shape; steps between looks at hits.
+_SHAPE, _LOOKS = 64, 8
 
+# Where torch computes.
 ON = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-"""Where torch computes."""
-State = Mapping[str, Any]
-"""Of a head: `weights` and `ids`, and what else is noted with them."""
-Figures = dict[tuple[str, int], float]
-"""Tokens a round by the kind of text and the length of drafts."""
+State = Mapping[str, Any]  # of a head: `weights` and `ids`, and what else is noted with them
+Figures = dict[tuple[str, int], float]  # tokens a round by kind of text and length of drafts
 
 
 def groups(talks: Sequence[Talk], batch: int) -> list[list[Talk]]:
@@ -41,22 +39,19 @@ def groups(talks: Sequence[Talk], batch: int) -> list[list[Talk]]:
     return every
 
 
-def is_faster_in_halves() -> bool:
-    """Return whether products are faster here with numbers of 16 bits: some processors have instructions for that, others emulate it."""
-    spent_s = list[float]()
+def fastest_products() -> tuple[float, bool]:
+    """Return the operations a second of matrix products here, and whether with numbers of 16 bits: some processors emulate these."""
+    speeds = list[tuple[float, bool]]()
     for kind in (torch.float32, torch.bfloat16):
         matrix = torch.ones(_TRIED, _TRIED, dtype=kind, device=ON)
-        matrix @ matrix
-        begun_s = perf_counter()
-        float((matrix @ matrix)[0, 0])
-        spent_s.append(perf_counter() - begun_s)
-    return spent_s[1] < spent_s[0]
+        product = Timer("m @ m", globals={"m": matrix}, num_threads=torch.get_num_threads())
+        speeds.append((2 * _TRIED**3 / product.timeit(5).mean, kind == torch.bfloat16))
+    return max(speeds)
 
 
-def padded(values: Sequence[Any], kind: type[Any]) -> Tensor:
-    """Return what is of several lengths as one tensor, with zeros behind the shorter ones."""
-    longest = max(map(len, values))
-    longest += -longest % (_SHAPE // 2)
+def padded(values: Sequence[Any], kind: type[Any], step: int = 1) -> Tensor:
+    """Return what is of several lengths as one tensor, with zeros behind the shorter ones, of a multiple of `step` in length."""
+    longest = -(-max(map(len, values)) // step) * step
     room = np.zeros((len(values), longest, *np.shape(values[0])[1:]), kind)
     for at, each in enumerate(values):
         room[at, : len(each)] = each
@@ -65,13 +60,13 @@ def padded(values: Sequence[Any], kind: type[Any]) -> Tensor:
 
 def new_head(target: Target, recipe: Recipe, talks: list[Talk], ends: Sequence[int]) -> State:
     """Return a head as a recipe begins with it, which proposes what the target finds likeliest, and what ends an answer."""
-    mass = np.zeros(len(target.embedding))
+    mass = np.zeros(len(target.weights("token_embd")))
     for each in talks:
-        np.add.at(mass, each.ids, np.exp(each.logs.astype(np.float32)))
+        np.add.at(mass, each.noted["ids"], np.exp(each.noted["logs"].astype(np.float32)))
     mass[[*ends]] = np.inf
     ids = np.sort(np.argsort(-mass, kind="stable")[: recipe.ids])
-    sample = np.concatenate([each.rows for each in talks[:_SAMPLED]]).astype(np.float32)
-    weights = new_weights(target, ids, sample, warm=recipe.warm, even=recipe.even)
+    sample = np.concatenate([each.noted["row"] for each in talks[:_SAMPLED]]).astype(np.float32)
+    weights = new_weights(target, ids, sample, warm=recipe.warm)
     return {"weights": weights, "ids": torch.from_numpy(ids)}
 
 
@@ -92,20 +87,17 @@ class Trainer:
     def __init__(self, target: Target, recipe: Recipe, talks: list[Talk], before: State) -> None:
         self._recipe, self._ids = recipe, before["ids"]
         weights = {name: each.detach().clone().to(ON) for name, each in before["weights"].items()}
-        self._head = Head(target, weights, recipe.dropout)
-        self._embedding = torch.from_numpy(target.embedding).to(ON)
+        self._head = Head(target, weights)
+        self._embedding = torch.from_numpy(target.weights("token_embd")).to(ON)
         self._places = torch.full((len(self._embedding),), -1, dtype=torch.int64, device=ON)
         self._places[self._ids.to(ON)] = torch.arange(len(self._ids), device=ON)
         self._groups = groups(talks, recipe.batch)
         self.step, self.steps = 0, recipe.epochs * len(self._groups)
         self._trained = [each.requires_grad_() for name, each in weights.items() if name != "out"]
-        matrices = [each for each in self._trained if each.ndim == 2]
-        vectors = [each for each in self._trained if each.ndim < 2]
-        self._optimizers = (
-            torch.optim.Muon(matrices, weight_decay=recipe.decay, adjust_lr_fn="match_rms_adamw"),
-            torch.optim.AdamW(vectors, betas=_BETAS, weight_decay=0),
-        )
-        self._in_halves = is_faster_in_halves()
+        matrices, vectors = ([each for each in self._trained if each.ndim == n] for n in (2, 1))
+        muon = torch.optim.Muon(matrices, weight_decay=recipe.decay, adjust_lr_fn="match_rms_adamw")
+        self._optimizers = muon, torch.optim.AdamW(vectors, betas=_BETAS, weight_decay=0)
+        self._in_halves = fastest_products()[1]
         if "step" in before:
             self.step = before["step"]
             for each, state in zip(self._optimizers, before["optimizers"], strict=True):
@@ -136,26 +128,27 @@ class Trainer:
             for each in self._optimizers:
                 each.step()
                 each.zero_grad(set_to_none=True)
-            if hits.any():
-                expected = 1 + float(np.cumprod(hits).sum())
+            expected = 1 + float(np.cumprod(hits).sum()) if hits.any() else expected
             yield float(loss.detach()), expected
 
     def _loss(self, group: Sequence[Talk]) -> tuple[Tensor, Floats]:
         recipe = self._recipe
-        places = self._places[padded([each.ids for each in group], np.int64)]
-        logs = padded([each.logs for each in group], np.float32)
-        tokens = padded([each.tokens for each in group], np.int64)
-        answers = padded([np.arange(len(t.tokens)) >= t.n_prompt - 1 for t in group], np.bool_)
+        ids, logs, rows = (
+            padded([each.noted[name] for each in group], kind, _SHAPE)
+            for name, kind in (("ids", np.int64), ("logs", np.float32), ("row", np.float32))
+        )
+        tokens = padded([each.tokens for each in group], np.int64, _SHAPE)
+        answers = [np.arange(len(each.tokens)) >= each.n_prompt - 1 for each in group]
+        is_answer, places = padded(answers, np.bool_, _SHAPE), self._places[ids]
         chances = logs.exp() * (places >= 0)
         compared, correction = self._compared(places[places >= 0])
         where = torch.zeros(len(self._ids), dtype=torch.int64, device=ON)
         where[compared] = torch.arange(len(compared), device=ON)
         places = torch.where(places < 0, -1, where[places.clamp(min=0)])
-        rows = padded([each.rows for each in group], np.float32)
         total, hits = torch.zeros((), device=ON), np.zeros(recipe.depths, np.float32)
         unrolled = self._head.unrolled(F.embedding(tokens, self._embedding), rows, recipe.depths)
         for depth, row in enumerate(unrolled):
-            at = answers[:, 1 + depth :].flatten().nonzero()[:, 0]
+            at = is_answer[:, 1 + depth :].flatten().nonzero()[:, 0]
             if n := len(at):
                 at = F.pad(at, (0, -n % _SHAPE))  # the first again, and not counted
                 wanted = places[:, 1 + depth :].flatten(0, 1)[at]
@@ -164,8 +157,8 @@ class Trainer:
                     hits[depth] = float((logits[:n].argmax(-1) == wanted[:n, 0]).float().mean())
                 foretold = (logits + correction).log_softmax(-1).gather(1, wanted.clamp(min=0))
                 loss = -(chances[:, 1 + depth :].flatten(0, 1)[at] * foretold).sum(-1)
-                total = total + recipe.depth_weight**depth * loss[:n].mean()
-        return total / sum(recipe.depth_weight**depth for depth in range(recipe.depths)), hits
+                total = total + _FALL**depth * loss[:n].mean()
+        return total * (1 - _FALL) / (1 - _FALL**recipe.depths), hits
 
     def _compared(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ids that a step compares, as places among the head's, and what that adds to their logits.
@@ -175,12 +168,10 @@ class Trainer:
         is_wanted = torch.zeros(len(self._ids), dtype=torch.bool, device=ON)
         is_wanted[wanted] = True
         likely, others = is_wanted.nonzero()[:, 0], (~is_wanted).nonzero()[:, 0]
-        drawn = self._recipe.negatives and self._recipe.negatives + -len(likely) % _SHAPE
-        drawn = min(drawn or len(others), len(others))
+        drawn = min(self._recipe.negatives + -len(likely) % (32 * _SHAPE), len(others))
         others = others[torch.randperm(len(others), device=ON)[:drawn]]
         correction = torch.zeros(len(likely) + drawn, device=ON)
-        if drawn:
-            correction[len(likely) :] = math.log((len(self._ids) - len(likely)) / drawn)
+        correction[len(likely) :] = math.log(max(1, len(self._ids) - len(likely)) / max(1, drawn))
         return torch.cat([likely, others]), correction
 
 
@@ -207,29 +198,22 @@ def measure(target: Target, state: State, talks: Sequence[Talk]) -> Figures:
         talks: the conversations.
     """
     head = Head(target, {name: each.to(ON) for name, each in state["weights"].items()})
-    embedding = torch.from_numpy(target.embedding)
+    embedding = torch.from_numpy(target.weights("token_embd"))
     counts = defaultdict[tuple[str, int], list[int]](lambda: [0, 0])
     for talk in sorted(talks, key=lambda each: each.kind):
         tokens = F.embedding(torch.tensor([talk.tokens]), embedding).to(ON)
         # By depth and place, whether the token after the place is foretold.
         right = np.zeros((LENGTH, len(talk.tokens)), bool)
         with torch.no_grad():
-            rows = torch.from_numpy(talk.rows.astype(np.float32))[None].to(ON)
-            unrolled = head.unrolled(tokens, rows, LENGTH)
+            unrolled = head.unrolled(tokens, padded([talk.noted["row"]], np.float32), LENGTH)
             for depth, row in enumerate(unrolled):
                 drafted = state["ids"][head.logits(row[0, :-1]).argmax(-1).cpu()].numpy()
                 right[depth, 1 : 1 + len(drafted)] = drafted == talk.tokens[2 + depth :]
+        last = max(0, len(talk.tokens) - talk.n_prompt - 1)
         for length in range(1, LENGTH + 1):
-            counts[talk.kind, length][0] += max(0, len(talk.tokens) - talk.n_prompt - 1)
-            counts[talk.kind, length][1] += _rounds(right[:length, talk.n_prompt :])
+            chains, at = right[:length, talk.n_prompt :].cumprod(0).sum(0), 0
+            while at < last:
+                at += 1 + int(chains[at])
+                counts[talk.kind, length][1] += 1
+            counts[talk.kind, length][0] += last
     return {key: tokens / max(1, rounds) for key, (tokens, rounds) in counts.items()}
-
-
-def _rounds(right: Any) -> int:
-    """Return how many rounds confirm all tokens after the first, given whether each depth is right at each place."""
-    at, rounds, last = 0, 0, right.shape[1] - 1
-    while at < last:
-        chain = right[: last - at, at]
-        at += 1 + (len(chain) if chain.all() else int(chain.argmin()))
-        rounds += 1
-    return rounds

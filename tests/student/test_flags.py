@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from localspec_student import __main__ as command
-from localspec_student.prompts import made_prompt
+from localspec_student.collect import made_prompt
 
 from localspec.bench.prompts import bundled
 from localspec.cli.main import main
@@ -37,14 +37,14 @@ def test_the_package_is_small_and_nothing_of_localspec_needs_it() -> None:
 
 
 def test_prompts_are_of_six_kinds_without_end_and_none_is_held_out() -> None:
-    prompts = [made_prompt(number, ANSWERS) for number in range(1200)]
+    prompts = [made_prompt(number, ANSWERS) for number in range(2400)]
     kinds = ["code", "edit", "chat", "summarise", "extract", "creative"]
     assert [each.workload for each in prompts[:6]] == kinds
     texts = {each.prompt for each in prompts}
     assert len(texts) > 700
     assert not texts & {each.prompt for each in bundled()}
     assert not [each for each in texts if "{" in each.replace('{"', "")]
-    assert prompts == [made_prompt(number, ANSWERS) for number in range(1200)]
+    assert prompts == [made_prompt(number, ANSWERS) for number in range(2400)]
     # Before there are answers, there is nothing to change.
     assert made_prompt(1, {}).workload == "code"
 

@@ -129,7 +129,7 @@ def test_torch_and_llama_cpp_compute_the_same_head(tmp_path: Path) -> None:
     target, random = Target(tmp_path / "tiny.gguf", "tiny"), np.random.default_rng(1)
     ids, text = np.arange(0, 250, 2), random.integers(0, 256, 40).tolist()
     sample = random.normal(size=(30, 3 * N_EMBD)).astype(np.float32)
-    weights = new_weights(target, ids, sample, warm=True, even=True)
+    weights = new_weights(target, ids, sample, warm=True)
     state = {"weights": weights, "ids": torch.from_numpy(ids)}
     write_head(target, state, tmp_path / "head.gguf")
     model = LlamaModel(tmp_path / "tiny.gguf", OPTIONS)
@@ -143,7 +143,7 @@ def test_torch_and_llama_cpp_compute_the_same_head(tmp_path: Path) -> None:
     for depth in range(4):
         drafted.append(int(random.integers(0, 256)))
         theirs = heads.views[0].logits(drafted, rows=1)[0, ids]
-        embedded = torch.from_numpy(target.embedding)[torch.tensor([drafted])]
+        embedded = torch.from_numpy(target.weights("token_embd"))[torch.tensor([drafted])]
         # The last of the target's rows stands before the first token that it has not computed.
         padded = torch.cat([rows, torch.zeros(1, depth + 1, 3 * N_EMBD)], 1)
         unrolled = [*Head(target, weights).unrolled(embedded, padded, depth + 1)]
@@ -192,7 +192,7 @@ def test_own_prompts_that_come_later_are_answered_and_trained_on(
             trained.append([each.key for each in talks])
             super().__init__(target, recipe, talks, before)
 
-    monkeypatch.setattr(making, "Trainer", Noting)
+    monkeypatch.setattr(making.train, "Trainer", Noting)
     job_of().make()
     own = {f"own:{n}": BenchPrompt("own", f"Who has {n}?") for n in range(3)}
     mine = replace(job_of(), own={**OWN, **own})
@@ -223,7 +223,7 @@ def test_again_trains_on_what_was_rejected_and_what_is_good_and_not_on_what_is_b
             trained[:] = talks
             super().__init__(target, recipe, talks, before)
 
-    monkeypatch.setattr(making, "Trainer", Noting)
+    monkeypatch.setattr(making.train, "Trainer", Noting)
     monkeypatch.setattr("localspec.tailor.lessons._HELD_SHARE", 1000)
     record(data, "tiny.gguf", [(1, "heads", 1), (2, "heads", 0), (3, "heads", 0)])
     add_marked(data, "tiny.gguf", 2, "bad")
@@ -242,7 +242,7 @@ def test_again_trains_on_what_was_rejected_and_what_is_good_and_not_on_what_is_b
     assert answer == b"ABC"
     for key, reply in [*own.items()][:2]:
         assert isinstance(reply, RecordedReply)
-        assert (mine[key].n_prompt, tuple(mine[key].tokens[:-1])) == (reply.n_prompt, reply.tokens)
+        assert (mine[key].n_prompt, tuple(mine[key].tokens)) == (reply.n_prompt, reply.tokens)
     # One that was marked bad since is left out, though it was collected before.
     add_marked(data, "tiny.gguf", 3, "bad")
     left = own_lessons(None, history=False, replies_of=target)
