@@ -40,6 +40,7 @@ from tests.tailor.tiny_llama import N_EMBD, write
 torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 from localspec_student import make as making  # noqa: E402 - needs torch
+from localspec_student import train  # noqa: E402
 from localspec_student.collect import Talk, read_talks  # noqa: E402
 from localspec_student.head import Head, Target, new_weights, write_head  # noqa: E402
 from localspec_student.make import Making  # noqa: E402
@@ -192,7 +193,7 @@ def test_own_prompts_that_come_later_are_answered_and_trained_on(
             trained.append([each.key for each in talks])
             super().__init__(target, recipe, talks, before)
 
-    monkeypatch.setattr(making.train, "Trainer", Noting)
+    monkeypatch.setattr(train, "Trainer", Noting)
     job_of().make()
     own = {f"own:{n}": BenchPrompt("own", f"Who has {n}?") for n in range(3)}
     mine = replace(job_of(), own={**OWN, **own})
@@ -223,7 +224,7 @@ def test_again_trains_on_what_was_rejected_and_what_is_good_and_not_on_what_is_b
             trained[:] = talks
             super().__init__(target, recipe, talks, before)
 
-    monkeypatch.setattr(making.train, "Trainer", Noting)
+    monkeypatch.setattr(train, "Trainer", Noting)
     monkeypatch.setattr("localspec.tailor.lessons._HELD_SHARE", 1000)
     record(data, "tiny.gguf", [(1, "heads", 1), (2, "heads", 0), (3, "heads", 0)])
     add_marked(data, "tiny.gguf", 2, "bad")
