@@ -12,10 +12,10 @@ class Recipe:
     """How a head is trained.
 
     Args:
-        tokens: Tokens of conversations to train on, which the model writes. Default: 250000.
+        tokens: Tokens of conversations to train on, which the model writes. Default: 1000000.
         ids: Ids that the head can propose, the model's likeliest. Default: 24576.
         depths: Drafted tokens that training unrolls. Default: 5.
-        epochs: How often each token is trained on. Default: 3.
+        epochs: How often each token is trained on. Default: 4.
         batch: Tokens of a step. Default: 1024.
         rate: Learning rate at its highest. Default: 0.002.
         decay: Weight decay. Default: 0.05.
@@ -23,10 +23,10 @@ class Recipe:
         warm: Begin with the model's last layer, or at random.
     """
 
-    tokens: int = flag("N", default=250_000, type=IntRange(1))
+    tokens: int = flag("N", default=1_000_000, type=IntRange(1))
     ids: int = flag("N", default=24_576, type=IntRange(1))
     depths: int = flag("N", default=5, type=IntRange(1))
-    epochs: int = flag("N", default=3, type=IntRange(1))
+    epochs: int = flag("N", default=4, type=IntRange(1))
     batch: int = flag("N", default=1024, type=IntRange(1))
     rate: float = flag("X", default=2e-3, type=FloatRange(0))
     decay: float = flag("X", default=0.05, type=FloatRange(0))

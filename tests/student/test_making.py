@@ -27,6 +27,7 @@ from localspec.launch.plan import make_plan
 from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
+from localspec.llama.target_rows import follow
 from localspec.models.architectures import Heads
 from localspec.models.gguf import read_header
 from localspec.models.ledger import TAILORED
@@ -124,6 +125,31 @@ def test_a_head_is_made_registered_trained_on_and_forgotten(
     assert student() == "tiny-student"
     with pytest.raises(UsageError, match="no head of tiny yet"):
         job_of(again=True).make()
+
+
+def test_what_is_noted_is_what_the_target_computes_and_half_of_the_prompts_are_its_own(
+    data: Path, tmp_path: Path
+) -> None:
+    replace(job_of(), recipe=replace(RECIPE, tokens=9000)).make()
+    (folder,) = (data / "student").iterdir()
+    talks = [*read_talks(folder)]
+    model = LlamaModel(tmp_path / "tiny.gguf", OPTIONS)
+    context, target = LlamaContext(model, options=OPTIONS), Target(tmp_path / "tiny.gguf", "tiny")
+    (latest,) = follow([context], target.layers)
+    for talk in talks[:12]:
+        context.forget()
+        context.prefill(talk.tokens)
+        rows = np.stack(latest.rows(0, len(talk.tokens)))
+        np.testing.assert_allclose(talk.noted["row"], rows, rtol=2e-2, atol=2e-2)
+        likeliest, at = talk.noted["ids"][:, 0], talk.n_prompt - 1
+        assert likeliest[:at].tolist() == talk.tokens[1 : at + 1]
+        if talk.is_held_out:
+            assert likeliest[at:-1].tolist() == talk.tokens[at + 1 :]
+        assert np.exp(talk.noted["logs"].astype(float)).sum(1).max() <= 1.01
+    asked = [tuple(each.tokens[: each.n_prompt]) for each in talks if each.kind == "asked"]
+    assert len(asked) > len(talks) // 4
+    assert len({*asked}) > len(asked) // 2
+    model.close()
 
 
 def test_torch_and_llama_cpp_compute_the_same_head(tmp_path: Path) -> None:
