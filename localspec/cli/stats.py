@@ -15,9 +15,7 @@ from localspec.decoding.drafters.register import DRAFTERS
 from localspec.decoding.round import OFF
 from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
-from localspec.history.archive import History
 from localspec.launch.recording import recorded
-from localspec.models.ledger import TAILORED
 from localspec.options.recording import checked_workload
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
@@ -111,6 +109,8 @@ def stats(wanted: StatsFlags) -> None:
 
 
 def _add_trained_heads(report: Report, records: Records) -> None:
+    from localspec.models.ledger import TAILORED  # noqa: PLC0415 - help needs none of it
+
     for entry in TAILORED.load(data_dir()).values():
         if entry.heads is not None:
             day = entry.heads.date
@@ -154,6 +154,8 @@ def _wipe(directory: Path, *, only_text: bool, confirm: bool) -> None:
 def _export(directory: Path, wanted: StatsFlags, since_s: float) -> None:
     for each in set(wanted.drafters) - {*DRAFTERS, OFF}:
         raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*DRAFTERS, OFF])}")
+    from localspec.history.archive import History  # noqa: PLC0415 - help needs none of it
+
     with closing(History(data_dir() / "history")) as history:
         marks = {(each.seed, each.prompt): each.mark for each in history.marked()}
     rounds = proposals(directory, since_s, wanted.drafters, wanted.most_context or 0, marks)

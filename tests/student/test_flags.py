@@ -7,15 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from localspec_student import __main__ as command
-from localspec_student.collect import made_prompt
 
-from localspec.bench.prompts import bundled
 from localspec.cli.main import main
 from localspec.storage.locks import try_lock
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 700
-ANSWERS = {"code": ["def f(): pass"], "chat": ["It is late."], "creative": ["Once."]}
 
 
 def code_lines(path: Path) -> int:
@@ -34,19 +31,6 @@ def test_the_package_is_small_and_nothing_of_localspec_needs_it() -> None:
     assert sum(map(code_lines, (ROOT / "student").rglob("*.py"))) <= MOST_LINES
     modules = (ROOT / "localspec").rglob("*.py")
     assert not [each for each in modules if "localspec_student" in each.read_text()]
-
-
-def test_prompts_are_of_six_kinds_without_end_and_none_is_held_out() -> None:
-    prompts = [made_prompt(number, ANSWERS) for number in range(2400)]
-    kinds = ["code", "edit", "chat", "summarise", "extract", "creative"]
-    assert [each.workload for each in prompts[:6]] == kinds
-    texts = {each.prompt for each in prompts}
-    assert len(texts) > 700
-    assert not texts & {each.prompt for each in bundled()}
-    assert not [each for each in texts if "{" in each.replace('{"', "")]
-    assert prompts == [made_prompt(number, ANSWERS) for number in range(2400)]
-    # Before there are answers, there is nothing to change.
-    assert made_prompt(1, {}).workload == "code"
 
 
 @pytest.mark.parametrize("words", ["--tokens 0", "--depths 0", "--rate -1", "--dropout 1"])

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from localspec_student import __main__ as command
 from localspec_student.recipe import MakeFlags, Recipe
 
-from localspec.bench.prompts import BenchPrompt
+from localspec.bench.prompts import BenchPrompt, bundled
 from localspec.cli.stats import stats
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, PairMismatch, UsageError
@@ -42,7 +42,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 from localspec_student import make as making  # noqa: E402 - needs torch
 from localspec_student import train  # noqa: E402
-from localspec_student.collect import Talk, read_talks  # noqa: E402
+from localspec_student.collect import Talk, made_prompt, read_talks  # noqa: E402
 from localspec_student.head import Head, Target, new_weights, write_head  # noqa: E402
 from localspec_student.make import Making  # noqa: E402
 from localspec_student.train import Trainer  # noqa: E402
@@ -51,6 +51,7 @@ from lab.benchmarks import student_curve  # noqa: E402
 
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0)
 RECIPE = Recipe(tokens=900, epochs=1, depths=2, ids=200, batch=1000)
+ANSWERS = {"code": ["def f(): pass"], "chat": ["It is late."], "creative": ["Once."]}
 OWN = {f"held:own{n}": BenchPrompt("own", f"What is {n}?") for n in range(2)}
 
 
@@ -125,6 +126,19 @@ def test_a_head_is_made_registered_trained_on_and_forgotten(
     assert student() == "tiny-student"
     with pytest.raises(UsageError, match="no head of tiny yet"):
         job_of(again=True).make()
+
+
+def test_prompts_are_of_six_kinds_without_end_and_none_is_held_out() -> None:
+    prompts = [made_prompt(number, ANSWERS) for number in range(2400)]
+    kinds = ["code", "edit", "chat", "summarise", "extract", "creative"]
+    assert [each.workload for each in prompts[:6]] == kinds
+    texts = {each.prompt for each in prompts}
+    assert len(texts) > 700
+    assert not texts & {each.prompt for each in bundled()}
+    assert not [each for each in texts if "{" in each.replace('{"', "")]
+    assert prompts == [made_prompt(number, ANSWERS) for number in range(2400)]
+    # Before there are answers, there is nothing to change.
+    assert made_prompt(1, {}).workload == "code"
 
 
 def test_what_is_noted_is_what_the_target_computes_and_half_of_the_prompts_are_its_own(
