@@ -84,7 +84,8 @@ def test_each_has_its_own_events_and_its_own_end(parallel: int, drafts: int) -> 
     assert [whole(heard, each) for each in numbers] == [*RIVERS.values()] * 2
     ids = [each.id for each in heard if isinstance(each, ReplyEvents | Finished)]
     assert set(ids) == set(numbers)
-    assert (ids == sorted(ids)) is (parallel == 1), "with one sequence, one after the other"
+    # With several sequences they may be as well: a short answer can end before the next request comes.
+    assert parallel > 1 or ids == sorted(ids), "with one sequence, one after the other"
 
 
 def test_the_short_one_does_not_wait_for_the_long_one() -> None:
