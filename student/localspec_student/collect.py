@@ -227,12 +227,12 @@ class Teacher:
 
     def _ended(self, talk: Talk, answer: Sequence[int]) -> Talk:
         """Return a conversation with its answer and what was noted of it; the last token was not evaluated."""
-        given, talk.tokens = len(talk.tokens), [*talk.tokens, *answer][:-1]
+        given, talk.tokens = talk.tokens, [*talk.tokens, *answer][:-1]
         n = len(talk.tokens)
         every = (noted for its, noted in self._noted.values() if its[:n].tolist() == talk.tokens)
         talk.noted = next(every)[:n].copy()
         # Of what was given, no logits were wanted: what is likely there is what it says.
-        talk.noted["ids"][: given - 1, 0] = talk.tokens[1:given]
+        talk.noted["ids"][: len(given) - 1, 0] = given[1:]
         return talk
 
 

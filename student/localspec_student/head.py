@@ -217,12 +217,8 @@ def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
         OSError: the disk does not take it.
     """
     writer = gguf.GGUFWriter(path, "eagle3")
-    numbers = {
-        "embedding_length": target.width,
-        "target_hidden_size": target.width,
-        "block_count": 1,
-    }
-    numbers |= {"context_length": target.value("context_length")}
+    numbers = {"embedding_length": target.width, "target_hidden_size": target.width}
+    numbers |= {"block_count": 1, "context_length": target.value("context_length")}
     numbers |= {"feed_forward_length": target.inner, "rope.dimension_count": target.rotated}
     numbers |= {"attention.head_count": target.n_head, "attention.head_count_kv": target.n_kv}
     numbers |= {"attention.key_length": target.dim, "attention.value_length": target.dim}

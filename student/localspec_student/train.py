@@ -91,7 +91,8 @@ class Trainer:
         self._embedding = torch.from_numpy(target.weights("token_embd")).to(ON)
         self._places = torch.full((len(self._embedding),), -1, dtype=torch.int64, device=ON)
         self._places[self._ids.to(ON)] = torch.arange(len(self._ids), device=ON)
-        self._groups = groups(talks, recipe.batch)
+        answered = [each for each in talks if len(each.tokens) > each.n_prompt + 1]
+        self._groups = groups(answered, recipe.batch)
         self.step, self.steps = 0, recipe.epochs * len(self._groups)
         self._trained = [each.requires_grad_() for name, each in weights.items() if name != "out"]
         matrices, vectors = ([each for each in self._trained if each.ndim == n] for n in (2, 1))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ import pytest
 from click.testing import CliRunner
 from localspec_student import __main__ as command
 from localspec_student.recipe import MakeFlags, Recipe
+from msgspec import structs
 
 from localspec.bench.prompts import BenchPrompt, bundled
+from localspec.chat.assistant import Assistant
+from localspec.chat.events import Finished
 from localspec.cli.stats import stats
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, PairMismatch, UsageError
@@ -164,6 +168,30 @@ def test_what_is_noted_is_what_the_target_computes_and_half_of_the_prompts_are_i
     assert len(asked) > len(talks) // 4
     assert len({*asked}) > len(asked) // 2
     model.close()
+
+
+def test_an_answer_that_ends_at_once_is_collected_as_well(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, turn = Assistant.take, count()
+
+    def some_ended_at_once(assistant: Assistant) -> list[Any]:
+        events = list[Any]()
+        for number, event in take(assistant):
+            if isinstance(event, Finished) and next(turn) % 2:
+                empty = replace(event.reply, tokens=())
+                events.append((number, structs.replace(event, reply=empty)))
+            else:
+                events.append((number, event))
+        return events
+
+    monkeypatch.setattr(Assistant, "take", some_ended_at_once)
+    job_of().make()
+    (folder,) = (data / "student").iterdir()
+    short = [each for each in read_talks(folder) if len(each.tokens) < each.n_prompt]
+    assert short != []
+    for talk in short:
+        assert talk.noted["ids"][:-1, 0].tolist() == talk.tokens[1:]
 
 
 def test_torch_and_llama_cpp_compute_the_same_head(tmp_path: Path) -> None:
