@@ -30,6 +30,7 @@ from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
+from localspec.llama.quantize import quantise
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.target_rows import follow
 from localspec.models.architectures import Heads
@@ -65,7 +66,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     torch.set_num_threads(1)
     own = tmp_path / "settings"
     own.mkdir()
-    model = write(tmp_path / "tiny.gguf")
+    model = tmp_path / "tiny.gguf"
+    quantise(
+        write(tmp_path / "f32.gguf"), model
+    )  # of F32, no wider pass has the bits of a narrow one
     (own / "models.toml").write_text(f'[pairs.tiny]\ntarget = "{model}"\n')
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(own))
@@ -91,10 +95,11 @@ def text_with(draft: str, *, exact: bool = False) -> tuple[int, ...]:
     telemetry = Telemetry()
     runtime = load(make_plan(options), observe=telemetry.observe)
     reply = ReplyOptions(SamplingParams(temperature=0.9), seed=3, max_tokens=40)
-    tokens = runtime.assistant.reply("Hello", reply).tokens
+    answer = runtime.assistant.reply("Hello", reply)
     runtime.assistant.close()
     telemetry.close()
-    return tuple(tokens)
+    assert (answer.acceptance.drafted > 0) is (draft != "off")
+    return tuple(answer.tokens)
 
 
 def test_a_head_is_made_registered_trained_on_and_forgotten(
@@ -148,6 +153,7 @@ def test_prompts_are_of_six_kinds_without_end_and_none_is_held_out() -> None:
 def test_what_is_noted_is_what_the_target_computes_and_half_of_the_prompts_are_its_own(
     data: Path, tmp_path: Path
 ) -> None:
+    write(tmp_path / "tiny.gguf")  # of F32: passes of other widths differ in the last bits alone
     replace(job_of(), recipe=replace(RECIPE, tokens=9000)).make()
     (folder,) = (data / "student").iterdir()
     talks = [*read_talks(folder)]
