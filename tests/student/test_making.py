@@ -192,7 +192,7 @@ def test_an_answer_that_ends_at_once_is_collected_as_well(
         return events
 
     monkeypatch.setattr(Assistant, "take", some_ended_at_once)
-    job_of().make()
+    replace(job_of(), recipe=replace(RECIPE, batch=1)).make()  # of one answer a step
     (folder,) = (data / "student").iterdir()
     short = [each for each in read_talks(folder) if len(each.tokens) < each.n_prompt]
     assert short != []
@@ -200,11 +200,19 @@ def test_an_answer_that_ends_at_once_is_collected_as_well(
         assert talk.noted["ids"][:-1, 0].tolist() == talk.tokens[1:]
 
 
-def test_torch_and_llama_cpp_compute_the_same_head(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("block", "alike"), [(32, 0.999), (7, 0.99999)])
+def test_torch_and_llama_cpp_compute_the_same_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, alike: float
+) -> None:
+    """As the file is written, and with weights of 32 bits, as blocks of seven do not divide rows."""
+    write(tmp_path / "tiny.gguf")  # of F32: its own rounding is not what is compared
     target, random = Target(tmp_path / "tiny.gguf", "tiny"), np.random.default_rng(1)
-    ids, text = np.arange(0, 250, 2), random.integers(0, 256, 40).tolist()
+    ids, text = np.arange(0, 250, 2), random.integers(0, 256, 4).tolist()
     sample = random.normal(size=(30, 3 * N_EMBD)).astype(np.float32)
     weights = new_weights(target, ids, sample, warm=True)
+    for name in ("q", "k"):  # flatter, so that all places count
+        weights[name] *= 0.5
+    monkeypatch.setattr("localspec_student.head._BLOCK", block)
     state = {"weights": weights, "ids": torch.from_numpy(ids)}
     write_head(target, state, tmp_path / "head.gguf")
     model = LlamaModel(tmp_path / "tiny.gguf", OPTIONS)
@@ -223,7 +231,7 @@ def test_torch_and_llama_cpp_compute_the_same_head(tmp_path: Path) -> None:
         padded = torch.cat([rows, torch.zeros(1, depth + 1, 3 * N_EMBD)], 1)
         unrolled = [*Head(target, weights).unrolled(embedded, padded, depth + 1)]
         ours = Head(target, weights).logits(unrolled[depth][0, len(text) - 1]).numpy()
-        assert np.corrcoef(ours, theirs)[0, 1] > 0.999, depth
+        assert np.corrcoef(ours, theirs)[0, 1] > alike, depth
     head.close()
     model.close()
 

@@ -165,10 +165,10 @@ def test_heads_that_were_trained_here_are_counted_from_their_day_on(
         return ReplyRecord(86400 * at + 43200, Pair("t", draft_model), True, 50, id=number, cells=cells)  # fmt: skip
 
     replies = {n: reply(n, day, "t-student") for n, day in enumerate(days)}
-    replies |= {99: reply(99, 1, "other")}
+    replies |= {98: reply(98, -0.2, "t-student"), 99: reply(99, 1, "other")}  # before their day
     records = Records(replies, [], set(), [])
     report = make_report(records, since_s)
-    add_trained(report, records, "t-student", "trained here, 1970-01-01", 0.0)
+    add_trained(report, records, "t-student", "trained here, 1970-01-01", 40_000.0)
     for text in (terminal_view(report), terminal_view(report, every=False), html_page(report, 0)):
         assert "t-student: trained here, 1970-01-01" in text
         assert line in text
