@@ -15,7 +15,7 @@ import msgspec
 
 from localspec.calibration.key import Key, digest_of, key_of
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.costs import AT_BEST, PairCosts, PassCosts
 from localspec.decoding.model import Role
 from localspec.errors import UsageError
 from localspec.llama.calibrate import (
@@ -157,13 +157,17 @@ def calibrated_heads(
 
 
 def pair_costs(
-    target: StoredCosts, draft_model: StoredCosts | None, *, in_one_pass: bool = False
+    target: StoredCosts,
+    draft_model: StoredCosts | None,
+    *,
+    in_one_pass: bool = False,
+    at_best: float = AT_BEST,
 ) -> PairCosts:
-    """Return what passes of a pair cost, given what is stored of its models, and whether one drafts all tokens."""
+    """Return what passes of a pair cost, given what is stored of its models; see `PairCosts`."""
     if draft_model is None:
         return PairCosts(target.costs, None, target.sure)
     sure = target.sure and draft_model.sure
-    return PairCosts(target.costs, draft_model.costs, sure, in_one_pass)
+    return PairCosts(target.costs, draft_model.costs, sure, in_one_pass, at_best)
 
 
 def stored_costs(

@@ -66,12 +66,14 @@ class PairCosts:
         draft_model: passes of the draft model, with the logits of the last token; None without one.
         sure: whether both were measured while the machine was quiet.
         in_one_pass: whether one pass gives a whole draft.
+        at_best: chance of a drafted token on the text that the draft model knows best.
     """
 
     target: PassCosts
     draft_model: PassCosts | None = None
     sure: bool = True
     in_one_pass: bool = False
+    at_best: float = AT_BEST
 
     def passes(self, length: int) -> int:
         """Return how many passes of the draft model a draft of so many tokens takes."""
@@ -201,7 +203,17 @@ def draft_model_could_win(
         costs.target.of(count * (length + 1)) + costs.passes(length) * step_s
         for length in range(longest + 1)
     ]
-    return best_length([AT_BEST] * longest, round_s)[1] > by / round_s[0]
+    return best_length([costs.at_best] * longest, round_s)[1] > by / round_s[0]
+
+
+def at_best_of(accepted: float) -> float:
+    """Return the chance of a drafted token on the text that heads know best.
+
+    Args:
+        accepted: the share that was measured in the kind that suits them best, of which some text misses half as often; 0 where
+            none was.
+    """
+    return min(AT_BEST, (1 + accepted) / 2) if accepted else AT_BEST
 
 
 def best_count(costs: PassCosts, most: int) -> int:

@@ -165,7 +165,9 @@ class Drafting:
             if (not entry.needs_store or self.past is not None) and self._could_win(entry, longest)
         ]
         target = self.costs.target
-        return AdaptivePolicy(target, longest, able, self.branches, self.running, slot)
+        return AdaptivePolicy(
+            target, longest, able, self.branches, self.running, slot, self.costs.at_best
+        )
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""

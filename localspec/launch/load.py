@@ -471,8 +471,10 @@ class _Loading:
     def _with_heads(self, costs: PairCosts, heads: "DraftHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
         measured = calibrated_heads(heads, self._measuring(f"heads of {name}"))
-        of_block = self.plan.heads is not None and self.plan.heads.block is not None
-        return PairCosts(costs.target, measured.costs, costs.sure and measured.sure, of_block)
+        assert self.plan.heads is not None, "they are its heads"  # noqa: S101
+        sure, of_block = costs.sure and measured.sure, self.plan.heads.block is not None
+        at_best = at_best_of(self.plan.heads.accepted)
+        return PairCosts(costs.target, measured.costs, sure, of_block, at_best)
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from localspec.calibration.calibrated import pair_costs, stored_costs, stored_heads_costs
-from localspec.decoding.costs import DOUBT, WORTH_TRYING, PairCosts, draft_model_could_win
+from localspec.decoding.costs import (
+    DOUBT,
+    WORTH_TRYING,
+    PairCosts,
+    at_best_of,
+    draft_model_could_win,
+)
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
 from localspec.engine.protocol import Held
@@ -467,7 +473,8 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
     if target is None or draft_model is None or parallel is None:
         return None
     in_one_pass = plan.heads is not None and plan.heads.block is not None
-    costs = pair_costs(target, draft_model, in_one_pass=in_one_pass)
+    at_best = at_best_of(plan.heads.accepted if plan.heads is not None else 0.0)
+    costs = pair_costs(target, draft_model, in_one_pass=in_one_pass, at_best=at_best)
     by = WORTH_TRYING if costs.sure else WORTH_TRYING / DOUBT
     could_win = draft_model_could_win(costs, plan.longest_draft, parallel, by)
     return None if could_win else costs

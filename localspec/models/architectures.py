@@ -66,6 +66,9 @@ _WITH_A_TARGET = {
 """What a file of an architecture holds that is no model by itself."""
 _CACHE_SHARERS = frozenset({"gemma4"})
 """Targets that let an assistant look into their cache."""
+ACCEPTED = "localspec.accepted"
+"""Key of a file of heads: the share of first drafted tokens that was accepted when they were measured, see `Heads`."""
+
 _LARGEST_BLOCK = 64
 
 
@@ -79,6 +82,8 @@ class Heads:
         shares_cache: whether they look into the target's own cache, as Gemma 4's assistants do.
         count: how many MTP layers there are; 1 for others.
         of_outputs: whether their graph leaves hidden rows of those tokens alone whose logits are wanted.
+        accepted: share of first drafted tokens that the target accepted, in the kind of text that suits them best; 0 if their file does
+            not say it.
     """
 
     layers: tuple[int, ...] = ()
@@ -86,6 +91,7 @@ class Heads:
     shares_cache: bool = False
     count: int = 1
     of_outputs: bool = False
+    accepted: float = 0.0
 
     @property
     def is_mtp(self) -> bool:
@@ -171,7 +177,11 @@ def heads_in(draft: "GgufHeader") -> Heads | None:
         return Heads(shares_cache=True)
     if architecture == _DFLASH:
         return Heads(tuple(_values(draft, "target_layers")), _block(draft))
-    return Heads(tuple(_values(draft, "target_layers"))) if architecture == _EAGLE3 else None
+    if architecture != _EAGLE3:
+        return None
+    accepted = draft.metadata.get(ACCEPTED, 0.0)
+    measured = accepted if isinstance(accepted, float) and 0 < accepted < 1 else 0.0
+    return Heads(tuple(_values(draft, "target_layers")), accepted=measured)
 
 
 def _block(draft: "GgufHeader") -> DraftBlock:

@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from numpy.typing import NDArray
 
 from localspec.errors import PairMismatch
-from localspec.models.architectures import why_no_layer_inputs
+from localspec.models.architectures import ACCEPTED, why_no_layer_inputs
 from localspec.models.gguf import model_files, read_model
 
 Floats = NDArray[np.float32]
@@ -102,6 +102,15 @@ class Head:
         out = self.weights["out"]
         return F.linear(self._norm(row, "out_norm"), out if places is None else out[places])
 
+    def outputs(self, rows: Tensor) -> Tensor:
+        """Return what it makes of the last of the target's rows, of the same tokens, without these; see `teacher`."""
+        row = rows[..., -self.shape.width :]
+        return self._step(torch.zeros_like(row), row, 0, ())[0]
+
+    def evened(self, row: Tensor) -> Tensor:
+        """Return rows with a mean square of 1, as the last norm makes them before it weighs channels."""
+        return F.rms_norm(row.float(), row.shape[-1:], None, self.shape.eps)
+
     def unrolled(self, embedded: Tensor, rows: Tensor, depths: int) -> Iterator[Tensor]:
         """Yield of each depth d the rows whose logits are of the token after place j + 1 + d, for j in 0 … T - 2 - d.
 
@@ -159,9 +168,32 @@ class Head:
         n = self.shape.rotated
         steps = torch.arange(0, n, 2, device=x.device).float() / n
         angles = places[:, None].float() * self.shape.base**-steps
-        turned = torch.view_as_complex(x[..., :n].unflatten(-1, (-1, 2)).contiguous())
+        turned = torch.view_as_complex(x[..., :n].float().unflatten(-1, (-1, 2)).contiguous())
         turned = torch.view_as_real(turned * torch.polar(torch.ones_like(angles), angles))
         return torch.cat([turned.flatten(-2), x[..., n:]], -1)
+
+
+def last_layer(target: Target) -> dict[str, Floats]:
+    """Return the weights of the target's last layer, and of what follows it, by the names of a head's.
+
+    A head has another norm there, of the token that it takes in, and as many columns more of queries, keys and values.
+    """
+    layer, skipped = f"blk.{target.layers[-1]}.", {"encoder_norm", "fc", "token_norm"}
+    # Of others than a llama, channels of two halves are rotated together.
+    skipped |= set() if target.header.architecture == "llama" else {"q", "k"}
+    names = {own: its.removesuffix("_2") for own, its in NAMES.items() if own not in skipped}
+    found = {own: target.weights(its.replace("blk.0.", layer)) for own, its in names.items()}
+    return found | ({} if found["out"].size else {"out": target.weights("token_embd")})
+
+
+def teacher(target: Target, device: Any) -> Head | None:
+    """Return the target's last layer as a head that takes no token in; None where it has not the weights of one."""
+    weights, width = last_layer(target), target.width
+    if len(weights) < len(NAMES) - 3 or not all(each.size for each in weights.values()):
+        return None
+    weights["token_norm"] = np.ones(width, np.float32)
+    weights |= {each: np.pad(weights[each], ((0, 0), (width, 0))) for each in "qkv"}
+    return Head(target, {name: torch.from_numpy(each).to(device) for name, each in weights.items()})
 
 
 def new_weights(target: Target, ids: Any, sample: Floats, *, warm: bool) -> dict[str, Tensor]:
@@ -183,8 +215,8 @@ def new_weights(target: Target, ids: Any, sample: Floats, *, warm: bool) -> dict
     floats |= {
         f"{each}_norm": np.ones(width, np.float32) for each in ["token", "row", "ffn", "out"]
     }
-    rows = target.weights("output")
-    floats["out"] = (rows if rows.size else target.weights("token_embd"))[ids]
+    taken = last_layer(target)
+    floats["out"] = taken.pop("out")[ids]
     # Of some targets a few channels are a hundred times as large as others.
     channels = np.sqrt((sample**2).mean(0)) + 1e-6
     floats["encoder_norm"] = np.sqrt((channels**2).mean()) / channels
@@ -193,25 +225,21 @@ def new_weights(target: Target, ids: Any, sample: Floats, *, warm: bool) -> dict
         last, scale = channels[2 * width :], float(np.median(channels[2 * width :]))
         floats["fc"] *= _MIXES
         floats["fc"][:, 2 * width :] += np.diag(last / scale)
-        layer = f"blk.{target.layers[-1]}."
-        for name, its in NAMES.items():
-            # The head has a second norm there, of the token. Of others than a llama, channels of two halves are rotated together.
-            skipped = {"encoder_norm", "fc", "out", "token_norm"}
-            skipped |= set() if target.header.architecture == "llama" else {"q", "k"}
-            weights = target.weights(its.replace("blk.0.", layer).removesuffix("_2"))
-            place = floats[name][:, width:] if name in {"q", "k", "v"} else floats[name]
-            if weights.shape == place.shape and name not in skipped:
+        for name, weights in taken.items():
+            place = floats[name][..., -weights.shape[-1] or None :]
+            if weights.shape == place.shape:
                 place[:] = weights / scale if name in {"o", "down"} else weights
     return {name: torch.from_numpy(floats[name].astype(np.float32)) for name in NAMES}
 
 
-def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
+def write_head(target: Target, state: Mapping[str, Any], path: Path, accepted: float) -> None:
     """Write a head's file; matrices but the encoder's are of 8 bits where blocks divide their rows.
 
     Args:
         target: whose tokenizer the file has, too.
         state: weights and ids, as torch's tensors.
         path: the file.
+        accepted: share of first drafted tokens that was accepted, of the kind that suits it best.
 
     Raises:
         OSError: the disk does not take it.
@@ -226,6 +254,7 @@ def write_head(target: Target, state: Mapping[str, Any], path: Path) -> None:
         writer.add_uint32(f"eagle3.{key}", number)
     writer.add_layer_norm_rms_eps(target.eps)
     writer.add_rope_freq_base(target.base)
+    writer.add_float32(ACCEPTED, accepted)
     writer.add_array("eagle3.target_layers", [*target.layers])
     writer.add_bool("eagle3.norm_before_fc", True)
     for name, field in gguf.GGUFReader(target.path).fields.items():

@@ -181,7 +181,8 @@ class Making:
         if now <= then:
             click.echo(f"{text}; the head before has {then:.2f}, and stays")
             return
-        write_head(target, new, folder / ".head.gguf")
+        best = max([each for (_, length), each in figures.items() if length == 1] or [1.0])
+        write_head(target, new, folder / ".head.gguf", best - 1)
         name = register_trained(self.job.pair, folder / ".head.gguf", text).name
         train.write(folder / "head.pt", {key: new[key] for key in _KEPT})
         click.echo(

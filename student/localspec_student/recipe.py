@@ -12,25 +12,27 @@ class Recipe:
     """How a head is trained.
 
     Args:
-        tokens: Tokens of conversations to train on, which the model writes. Default: 1000000.
+        tokens: Tokens of conversations to train on, which the model writes. Default: 600000.
         ids: Ids that the head can propose, the model's likeliest. Default: 24576.
         depths: Drafted tokens that training unrolls. Default: 5.
-        epochs: How often each token is trained on. Default: 4.
-        batch: Tokens of a step. Default: 1024.
+        epochs: How often each token is trained on. Default: 7.
+        batch: Tokens of a step. Default: 2048.
         rate: Learning rate at its highest. Default: 0.002.
         decay: Weight decay. Default: 0.05.
         negatives: Unlikely ids that a step compares with, drawn each time. Default: 4096.
+        hidden: Weight of what is apart from the model's own last rows. Default: 10.
         warm: Begin with the model's last layer, or at random.
     """
 
-    tokens: int = flag("N", default=1_000_000, type=IntRange(1))
+    tokens: int = flag("N", default=600_000, type=IntRange(1))
     ids: int = flag("N", default=24_576, type=IntRange(1))
     depths: int = flag("N", default=5, type=IntRange(1))
-    epochs: int = flag("N", default=4, type=IntRange(1))
-    batch: int = flag("N", default=1024, type=IntRange(1))
+    epochs: int = flag("N", default=7, type=IntRange(1))
+    batch: int = flag("N", default=2048, type=IntRange(1))
     rate: float = flag("X", default=2e-3, type=FloatRange(0))
     decay: float = flag("X", default=0.05, type=FloatRange(0))
     negatives: int = flag("N", default=4096, type=IntRange(0))
+    hidden: float = flag("X", default=10.0, type=FloatRange(0))
     warm: bool = flag("--warm/--no-warm", default=True)
 
 

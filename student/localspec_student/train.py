@@ -14,11 +14,12 @@ from torch.utils.benchmark import Timer
 
 from localspec.storage.files import write_atomic
 from localspec_student.collect import Talk
-from localspec_student.head import Floats, Head, Target, Tensor, new_weights
+from localspec_student.head import Floats, Head, Target, Tensor, new_weights, teacher
 from localspec_student.recipe import Recipe
 
 LENGTH = 5  # drafted tokens of a round, for figures
 _WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED, _TRIED = 30, 1.0, (0.9, 0.95), 0.01, 60, 768
+_CHECKED, _AGREES = 8, 0.9  # conversations by which a computed layer is checked; tokens of theirs that have to be the same
 _FALL = 0.8  # weight of a depth in the loss, of that of the one before
 # Tokens, rows and ids of a product are multiples of it, since kernels are made for each shape; steps between looks at hits.
 _SHAPE, _LOOKS = 64, 8
@@ -70,6 +71,17 @@ def new_head(target: Target, recipe: Recipe, talks: list[Talk], ends: Sequence[i
     return {"weights": weights, "ids": torch.from_numpy(ids)}
 
 
+def right_teacher(target: Target, talks: Sequence[Talk]) -> Head | None:
+    """Return the target's last layer, on the device; None where what it finds likeliest is not what the target did."""
+    head, right = teacher(target, ON), list[Any]()
+    for talk in talks[:_CHECKED] if head else ():
+        with torch.no_grad():
+            rows = head.outputs(padded([talk.noted["row"]], np.float32))
+            ids = head.logits(rows)[0].argmax(-1).cpu().numpy()
+        right += [*(ids == talk.noted["ids"][:, 0])[talk.n_prompt - 1 :]]
+    return head if right and np.mean(right) > _AGREES else None
+
+
 class Trainer:
     """Trains one head.
 
@@ -99,6 +111,7 @@ class Trainer:
         muon = torch.optim.Muon(matrices, weight_decay=recipe.decay, adjust_lr_fn="match_rms_adamw")
         self._optimizers = muon, torch.optim.AdamW(vectors, betas=_BETAS, weight_decay=0)
         self._in_halves = fastest_products()[1]
+        self._teacher = right_teacher(target, answered) if recipe.hidden else None
         if "step" in before:
             self.step = before["step"]
             for each, state in zip(self._optimizers, before["optimizers"], strict=True):
@@ -147,6 +160,8 @@ class Trainer:
         where[compared] = torch.arange(len(compared), device=ON)
         places = torch.where(places < 0, -1, where[places.clamp(min=0)])
         total, hits = torch.zeros((), device=ON), np.zeros(recipe.depths, np.float32)
+        with torch.no_grad():
+            taught = self._teacher and self._head.evened(self._teacher.outputs(rows))
         unrolled = self._head.unrolled(F.embedding(tokens, self._embedding), rows, recipe.depths)
         for depth, row in enumerate(unrolled):
             at = is_answer[:, 1 + depth :].flatten().nonzero()[:, 0]
@@ -158,6 +173,10 @@ class Trainer:
                     hits[depth] = float((logits[:n].argmax(-1) == wanted[:n, 0]).float().mean())
                 foretold = (logits + correction).log_softmax(-1).gather(1, wanted.clamp(min=0))
                 loss = -(chances[:, 1 + depth :].flatten(0, 1)[at] * foretold).sum(-1)
+                if self._teacher:
+                    wanted = taught[:, 1 + depth :].flatten(0, 1)[at]
+                    apart = self._head.evened(row.flatten(0, 1)[at]) - wanted
+                    loss = loss + recipe.hidden * apart.square().mean(-1)
                 total = total + _FALL**depth * loss[:n].mean()
         return total * (1 - _FALL) / (1 - _FALL**recipe.depths), hits
 

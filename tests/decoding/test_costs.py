@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from localspec.decoding.costs import (
+    AT_BEST,
     PairCosts,
     PassCosts,
     RunningCosts,
+    at_best_of,
     best_count,
     could_pay,
     draft_model_could_win,
@@ -117,6 +119,13 @@ def test_a_draft_model_could_win_only_where_its_passes_and_wide_ones_are_cheap_e
     target: PassCosts, draft_model: PassCosts | None, wins: bool
 ) -> None:
     assert draft_model_could_win(PairCosts(target, draft_model), 31) is wins
+
+
+def test_heads_are_hoped_to_miss_half_as_often_as_when_they_were_measured() -> None:
+    assert [at_best_of(each) for each in (0.0, 0.5, 0.99)] == [AT_BEST, 0.75, AT_BEST]
+    for accepted, wins in ((0.0, True), (0.5, False), (0.9, True)):
+        costs = PairCosts(Q4_K_M, CHEAP, at_best=at_best_of(accepted))
+        assert draft_model_could_win(costs, 31) is wins
 
 
 def test_of_a_block_the_whole_draft_pays_for_one_pass() -> None:

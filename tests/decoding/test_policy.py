@@ -150,6 +150,16 @@ def test_a_dear_pass_pays_where_it_gives_the_whole_draft(in_one_pass: bool) -> N
     assert not in_one_pass or seconds < said / 2
 
 
+@pytest.mark.parametrize(("at_best", "tries"), [(0.96, True), (0.75, False)])
+def test_of_heads_that_were_measured_no_more_is_hoped_than_what_may_come(
+    at_best: float, tries: bool
+) -> None:
+    costs = PassCosts((1, 2, 4), (1.0, 1.7, 2.6))
+    policy = AdaptivePolicy(costs, 31, [Knowing(step_s=0.1)], at_best=at_best)
+    policy.begin([0, 0], GREEDY)
+    assert (played(policy, 1.0, 100, costs, 0.1)[2] > 0) is tries
+
+
 def test_drafts_that_come_true_grow_and_beside_others_they_pay_a_pass() -> None:
     policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.01)])
     policy.begin([0, 0], GREEDY)

@@ -12,6 +12,7 @@ from localspec.decoding.draft_block import DraftBlock
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.architectures import (
+    ACCEPTED,
     Heads,
     corrections,
     heads_in,
@@ -84,6 +85,9 @@ def plan(target: Path, draft: str, draft_model: Path | None = None, parallel: in
 def test_eagle3_heads_fit_where_there_are_hooks_and_the_form_is_right(models: Models) -> None:
     heads = header(models["eagle3"])
     assert heads_in(heads) == Heads((1, 2, 3))
+    for said, accepted in ((0.5, 0.5), (1.5, 0.0), (float("nan"), 0.0), ("often", 0.0)):
+        measured = replace(heads, metadata={**heads.metadata, ACCEPTED: said})
+        assert heads_in(measured) == Heads((1, 2, 3), accepted=accepted)
     for architecture in ("llama", "qwen3", "qwen35", "lfm2", "gpt-oss", "gemma4"):
         assert why_no_draft_model(header(models["llama"], architecture), heads) is None
     for architecture in WITHOUT_HOOKS:
