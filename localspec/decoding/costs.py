@@ -11,6 +11,8 @@ DOUBT = 1.1
 """How far off a speed-up may be that is foreseen, or was measured beside other programs."""
 AT_BEST = 0.96
 """Chance of a drafted token on the text that a draft model knows best: edits and quotes of a real pair."""
+_BETTER = 0.1
+"""By how much a text may suit heads better than the kind that suits them best."""
 _NEARLY = 0.95
 _MEMORY = 12
 _OUTLIER = 1.5
@@ -196,24 +198,27 @@ def draft_model_could_win(
         count: how many sequences share the passes, all of them drafting.
         by: the speed-up that they have to reach on text that a draft model knows best.
     """
-    if costs.draft_model is None:
-        return False
+    return costs.draft_model is not None and best_yield(costs, longest, count) > by
+
+
+def best_yield(costs: PairCosts, longest: int, count: int = 1) -> float:
+    """Return the tokens that a plain round's time yields on text that the draft model knows best; see `draft_model_could_win`."""
+    assert costs.draft_model is not None, "it drafts"  # noqa: S101
     step_s = costs.draft_model.of(count)
     round_s = [
         costs.target.of(count * (length + 1)) + costs.passes(length) * step_s
         for length in range(longest + 1)
     ]
-    return best_length([costs.at_best] * longest, round_s)[1] > by / round_s[0]
+    return best_length([costs.at_best] * longest, round_s)[1] * round_s[0]
 
 
-def at_best_of(accepted: float) -> float:
+def at_best_of(accepted: float | None) -> float:
     """Return the chance of a drafted token on the text that heads know best.
 
     Args:
-        accepted: the share that was measured in the kind that suits them best, of which some text misses half as often; 0 where
-            none was.
+        accepted: the share that was measured in the kind that suits them best; None where none was.
     """
-    return min(AT_BEST, (1 + accepted) / 2) if accepted else AT_BEST
+    return AT_BEST if accepted is None else min(AT_BEST, accepted + _BETTER)
 
 
 def best_count(costs: PassCosts, most: int) -> int:

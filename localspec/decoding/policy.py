@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 from typing import Protocol
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.costs import AT_BEST, PassCosts, RunningCosts, shared_s
+from localspec.decoding.costs import PassCosts, RunningCosts, shared_s
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, DraftForecast, Plan
 from localspec.decoding.drafters.worth import best_length
 from localspec.decoding.round import Round
@@ -31,8 +32,8 @@ _FRUITLESS = 5
 """Rounds in a row without any accepted token after which a drafter pauses: the text has changed."""
 _PAUSE, _MOST_FAILURES = 8, 6
 """Tokens of a pause for each plain step that was lost; doubled with every failure, so often at most."""
-_WELL_KNOWN = 0.9
-"""Chance of a drafted token on text that a draft model knows well: where not even that would pay, none is drafted."""
+_AT_BEST = tuple(accumulate(0.9**place for place in range(LONGEST_DRAFT + 1)))
+"""Tokens by the length of a draft, on text that a draft model knows well: where not even those would pay, none is drafted."""
 
 
 class Policy(Protocol):
@@ -107,17 +108,21 @@ class Budget:
 
 
 class _Ledger:
-    """What the drafts of one drafter earned, and when it is tried again after they did not pay."""
+    """What the drafts of one drafter earned, and when it is tried again after they did not pay.
 
-    def __init__(self) -> None:
-        self.gained = 0.0
+    Args:
+        expected: tokens that a plain step of a try yields, before it shows.
+    """
+
+    def __init__(self, expected: float) -> None:
+        self.gained, self._expected = 0.0, expected
         self.failures = self.pause = 0
         self._start()
 
     def _start(self) -> None:
         self.rounds = self._fruitless = 0
         self._lost = 0.0
-        self.tokens, self.steps = _EXPECTED * _EXPECTED_STEPS, _EXPECTED_STEPS
+        self.tokens, self.steps = self._expected * _EXPECTED_STEPS, _EXPECTED_STEPS
 
     def begin(self) -> None:
         """Start a reply: it may be of a kind that drafts better."""
@@ -155,7 +160,7 @@ class AdaptivePolicy:
         branches: most second choices that a pass may verify beside a draft.
         running: slots of the sequences that share passes now, this one among them while it answers.
         slot: of this sequence.
-        at_best: see `PairCosts`; of it, no more is hoped for than what is usual.
+        hoped: tokens that a plain step of draft passes yields on the text that suits them best: of no try more is expected.
     """
 
     target: PassCosts
@@ -164,15 +169,13 @@ class AdaptivePolicy:
     branches: int = 0
     running: set[int] = field(default_factory=set)
     slot: int = 0
-    at_best: float = AT_BEST
+    hoped: float = inf
     name = "auto"
 
     def __post_init__(self) -> None:
         self._costs = RunningCosts(self.target)
-        self._ledgers = {drafter.name: _Ledger() for drafter in self.drafters}
+        self._ledgers = {each.name: _Ledger(min(_EXPECTED, self.hoped)) for each in self.drafters}
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
-        chance = min(self.at_best, _WELL_KNOWN)
-        self._yields = tuple(accumulate(chance**place for place in range(LONGEST_DRAFT + 1)))
         self._sample_s = 0.0
         self._planned, self._verified_s = PLAIN, [0.0]
         # Tokens that the next pass evaluates again: an accepted branch, which the cache does not keep.
@@ -231,7 +234,7 @@ class AdaptivePolicy:
         while most and verify_s[most] + forecast.passes(most) * step_s > affordable_s:
             most -= 1
         for length, pass_s in enumerate(verify_s):
-            if length and self._yields[length] * plain_s > pass_s + forecast.passes(length) * step_s:
+            if length and _AT_BEST[length] * plain_s > pass_s + forecast.passes(length) * step_s:
                 rate = ledger.tokens / ledger.steps / plain_s
                 return Plan(drafter, most, rate, forecast, verify_s[: most + 1], self.branches)
         return PLAIN

@@ -129,7 +129,7 @@ def _predicted_s(each: Round, costs: PairCosts, now: float) -> float:
 def _note(costs: PairCosts, chance: float | None) -> str:
     if costs.draft_model is None:
         return ""
-    assumed = USUAL_CHANCE if chance is None else chance
+    assumed = min(USUAL_CHANCE, costs.at_best) if chance is None else chance
     best = _best(costs, costs.draft_model, assumed)
     if best > 1 - _WORTH_A_WORD:
         return ""

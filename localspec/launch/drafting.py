@@ -2,9 +2,16 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
-from localspec.decoding.costs import PairCosts, draft_model_could_win, window_length
+from localspec.decoding.costs import (
+    AT_BEST,
+    PairCosts,
+    best_yield,
+    draft_model_could_win,
+    window_length,
+)
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
     WITHOUT_MODEL,
@@ -164,10 +171,9 @@ class Drafting:
             for entry in drafters().values()
             if (not entry.needs_store or self.past is not None) and self._could_win(entry, longest)
         ]
-        target = self.costs.target
-        return AdaptivePolicy(
-            target, longest, able, self.branches, self.running, slot, self.costs.at_best
-        )
+        target, measured = self.costs.target, self.costs.at_best < AT_BEST
+        hoped = best_yield(self.costs, longest) if measured else inf
+        return AdaptivePolicy(target, longest, able, self.branches, self.running, slot, hoped)
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""

@@ -23,7 +23,13 @@ from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts, PassCosts, best_count, draft_model_could_win
+from localspec.decoding.costs import (
+    PairCosts,
+    PassCosts,
+    at_best_of,
+    best_count,
+    draft_model_could_win,
+)
 from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.model import Role
 from localspec.decoding.policy import Policy

@@ -473,7 +473,7 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
     if target is None or draft_model is None or parallel is None:
         return None
     in_one_pass = plan.heads is not None and plan.heads.block is not None
-    at_best = at_best_of(plan.heads.accepted if plan.heads is not None else 0.0)
+    at_best = at_best_of(None if plan.heads is None else plan.heads.accepted)
     costs = pair_costs(target, draft_model, in_one_pass=in_one_pass, at_best=at_best)
     by = WORTH_TRYING if costs.sure else WORTH_TRYING / DOUBT
     could_win = draft_model_could_win(costs, plan.longest_draft, parallel, by)

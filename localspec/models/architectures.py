@@ -82,8 +82,8 @@ class Heads:
         shares_cache: whether they look into the target's own cache, as Gemma 4's assistants do.
         count: how many MTP layers there are; 1 for others.
         of_outputs: whether their graph leaves hidden rows of those tokens alone whose logits are wanted.
-        accepted: share of first drafted tokens that the target accepted, in the kind of text that suits them best; 0 if their file does
-            not say it.
+        accepted: share of first drafted tokens that the target accepted, in the kind of text that suits them best; None if their file
+            does not say it.
     """
 
     layers: tuple[int, ...] = ()
@@ -91,7 +91,7 @@ class Heads:
     shares_cache: bool = False
     count: int = 1
     of_outputs: bool = False
-    accepted: float = 0.0
+    accepted: float | None = None
 
     @property
     def is_mtp(self) -> bool:
@@ -179,8 +179,8 @@ def heads_in(draft: "GgufHeader") -> Heads | None:
         return Heads(tuple(_values(draft, "target_layers")), _block(draft))
     if architecture != _EAGLE3:
         return None
-    accepted = draft.metadata.get(ACCEPTED, 0.0)
-    measured = accepted if isinstance(accepted, float) and 0 < accepted < 1 else 0.0
+    accepted = draft.metadata.get(ACCEPTED)
+    measured = accepted if isinstance(accepted, float) and 0 <= accepted <= 1 else None
     return Heads(tuple(_values(draft, "target_layers")), accepted=measured)
 
 

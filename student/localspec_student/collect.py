@@ -39,6 +39,7 @@ _ANSWER, _TEMPERATURE = 200, 0.8
 _LONGEST_ANSWER = 1500  # characters of an earlier answer in a prompt
 _TABLES = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text("utf-8"))
 ASKED = BenchPrompt("asked", "")  # a prompt that the target writes itself; see `Teacher`
+Jobs = Iterator[tuple[str, Lesson]]  # lessons with their keys
 Answers = Mapping[str, Sequence[str]]  # texts by kind
 _HALF_MAX = 60_000.0  # some channels of some targets are beyond what 16 bits hold
 
@@ -112,14 +113,11 @@ def made_prompt(number: int, answers: Answers) -> BenchPrompt:
         for slot, values in tables["slots"].items():
             while f"{{{slot}}}" in text:
                 text = text.replace(f"{{{slot}}}", random.choice(values), 1)
-    if pool:
-        text = text.replace("{answer}", random.choice(pool)[:_LONGEST_ANSWER])
-    return BenchPrompt(kind, text)
+    answer = random.choice(pool)[:_LONGEST_ANSWER] if pool else ""
+    return BenchPrompt(kind, text.replace("{answer}", answer))
 
 
-def jobs(
-    first: Mapping[str, Lesson], done: set[str], answers: Answers
-) -> Iterator[tuple[str, Lesson]]:
+def jobs(first: Mapping[str, Lesson], done: set[str], answers: Answers) -> Jobs:
     """Yield lessons without end, those that are not done: the first by their keys, then bundled prompts.
 
     Args:
@@ -128,8 +126,7 @@ def jobs(
         answers: of the target, by kind; grows meanwhile.
     """
     yield from ((key, each) for key, each in first.items() if key not in done)
-    made = ((f"made:{number}", number) for number in count())
-    yield from ((key, made_prompt(number, answers)) for key, number in made if key not in done)
+    yield from ((key, made_prompt(n, answers)) for n in count() if (key := f"made:{n}") not in done)
 
 
 class Teacher:
@@ -159,12 +156,8 @@ class Teacher:
     def _take(self, parts: Sequence[Part]) -> None:
         """Note of every token of a pass its row, and where logits were wanted, what is likeliest."""
         wanted = [at >= -each.rows for each in parts for at in range(-len(each.tokens), 0)]
-        new, handle, width = (
-            np.zeros(len(wanted), self._type),
-            self._native.handle,
-            self._target.width,
-        )
-        rows = [layer_inputs(handle, each, len(wanted), width) for each in self._target.layers]
+        new, sizes = np.zeros(len(wanted), self._type), (len(wanted), self._target.width)
+        rows = [layer_inputs(self._native.handle, each, *sizes) for each in self._target.layers]
         new["row"] = np.hstack(rows).clip(-_HALF_MAX, _HALF_MAX)
         new["logs"][:, 1:] = -np.inf
         if any(wanted):
@@ -179,7 +172,7 @@ class Teacher:
         answer = [] if talk.is_held_out else talk.tokens[talk.n_prompt :]
         return b"".join(map(self._piece, answer)).decode(errors="replace")
 
-    def talks(self, waiting: Iterator[tuple[str, Lesson]]) -> Iterator[Talk]:
+    def talks(self, waiting: Jobs) -> Iterator[Talk]:
         """Yield the conversations that lessons begin, given with their keys, in the order in which they end.
 
         Raises:

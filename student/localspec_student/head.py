@@ -97,19 +97,14 @@ class Head:
     def __init__(self, shape: Target, weights: Mapping[str, Tensor]) -> None:
         self.shape, self.weights = shape, dict(weights)
 
-    def logits(self, row: Tensor, places: Tensor | None = None) -> Tensor:
+    def logits(self, row: Tensor, places: Any = slice(None)) -> Tensor:
         """Return the logits of rows, of all ids of the head or of those at some places."""
-        out = self.weights["out"]
-        return F.linear(self._norm(row, "out_norm"), out if places is None else out[places])
+        return F.linear(self.norm(row, "out_norm"), self.weights["out"][places])
 
     def outputs(self, rows: Tensor) -> Tensor:
-        """Return what it makes of the last of the target's rows, of the same tokens, without these; see `teacher`."""
+        """Return what it makes of the last of the target's rows, of the same tokens, without these; see `right_teacher`."""
         row = rows[..., -self.shape.width :]
         return self._step(torch.zeros_like(row), row, 0, ())[0]
-
-    def evened(self, row: Tensor) -> Tensor:
-        """Return rows with a mean square of 1, as the last norm makes them before it weighs channels."""
-        return F.rms_norm(row.float(), row.shape[-1:], None, self.shape.eps)
 
     def unrolled(self, embedded: Tensor, rows: Tensor, depths: int) -> Iterator[Tensor]:
         """Yield of each depth d the rows whose logits are of the token after place j + 1 + d, for j in 0 … T - 2 - d.
@@ -119,7 +114,7 @@ class Head:
             rows: the target's of the same tokens, shape (B, T, 3 · width).
             depths: how many.
         """
-        row = F.linear(self._norm(rows[:, :-1], "encoder_norm"), self.weights["fc"]).float()
+        row = F.linear(self.norm(rows[:, :-1], "encoder_norm"), self.weights["fc"]).float()
         past: Any = ()
         for depth in range(depths):
             # What is behind the end is of no meaning, and left out below.
@@ -137,7 +132,7 @@ class Head:
             past: keys and values of the depths before.
         """
         weights, length = self.weights, row.shape[1]
-        both = torch.cat([self._norm(embedded, "token_norm"), self._norm(row, "row_norm")], -1)
+        both = torch.cat([self.norm(embedded, "token_norm"), self.norm(row, "row_norm")], -1)
         places = torch.arange(length, device=row.device) + depth
         q, k = (self._rotated(self._by_head(both, name), places) for name in ("q", "k"))
         past = (*past, (k, self._by_head(both, "v")))
@@ -153,12 +148,15 @@ class Head:
             mixed = mixed + shares[..., length + at : length + at + 1] * values
         mixed = mixed.flatten(1, 2).transpose(1, 2).flatten(2)
         row = row + F.linear(mixed, weights["o"])
-        normed = self._norm(row, "ffn_norm")
+        normed = self.norm(row, "ffn_norm")
         inner = F.silu(F.linear(normed, weights["gate"])) * F.linear(normed, weights["up"])
         return row + F.linear(inner, weights["down"]), past
 
-    def _norm(self, x: Tensor, name: str) -> Tensor:
-        return F.rms_norm(x.float(), x.shape[-1:], self.weights[name], self.shape.eps)
+    def norm(self, x: Tensor, name: str = "") -> Tensor:
+        """Return rows with a mean square of 1, and then by the weights of a norm, if one is named."""
+        return F.rms_norm(
+            x.float(), x.shape[-1:], self.weights[name] if name else None, self.shape.eps
+        )
 
     def _by_head(self, x: Tensor, name: str) -> Tensor:
         return F.linear(x, self.weights[name]).unflatten(-1, (-1, self.shape.dim)).transpose(1, 2)
@@ -186,25 +184,13 @@ def last_layer(target: Target) -> dict[str, Floats]:
     return found | ({} if found["out"].size else {"out": target.weights("token_embd")})
 
 
-def teacher(target: Target, device: Any) -> Head | None:
-    """Return the target's last layer as a head that takes no token in; None where it has not the weights of one."""
-    weights, width = last_layer(target), target.width
-    if len(weights) < len(NAMES) - 3 or not all(each.size for each in weights.values()):
-        return None
-    weights["token_norm"] = np.ones(width, np.float32)
-    weights |= {each: np.pad(weights[each], ((0, 0), (width, 0))) for each in "qkv"}
-    return Head(target, {name: torch.from_numpy(each).to(device) for name, each in weights.items()})
-
-
-def new_weights(target: Target, ids: Any, sample: Floats, *, warm: bool) -> dict[str, Tensor]:
+def new_weights(target: Target, ids: Any, sample: Floats) -> dict[str, Tensor]:
     """Return the weights that training begins with.
 
     Args:
-        target: whose last layer is the start of a warm head, as far as it has weights of its sizes: the last of the three rows
-            is its input.
+        target: whose last layer is the start, as far as it has weights of a head's sizes: the last of the three rows is its input.
         ids: that the head can propose.
         sample: rows of the target.
-        warm: begin there, or at random.
     """
     random, width, inner = np.random.default_rng(1), target.width, target.inner
     queries, kv = target.n_head * target.dim, target.n_kv * target.dim
@@ -212,23 +198,20 @@ def new_weights(target: Target, ids: Any, sample: Floats, *, warm: bool) -> dict
     sizes |= {"q": (queries, 2 * width), "k": (kv, 2 * width), "v": (kv, 2 * width)}
     sizes |= {"o": (width, queries), "down": (width, inner)}
     floats = {name: random.normal(0, 0.02, size).astype(np.float32) for name, size in sizes.items()}
-    floats |= {
-        f"{each}_norm": np.ones(width, np.float32) for each in ["token", "row", "ffn", "out"]
-    }
+    floats |= {name: np.ones(width, np.float32) for name in NAMES if name.endswith("_norm")}
     taken = last_layer(target)
     floats["out"] = taken.pop("out")[ids]
     # Of some targets a few channels are a hundred times as large as others.
     channels = np.sqrt((sample**2).mean(0)) + 1e-6
     floats["encoder_norm"] = np.sqrt((channels**2).mean()) / channels
-    if warm:
-        # All rows that are handed on are as much smaller as `scale` says: norms undo that.
-        last, scale = channels[2 * width :], float(np.median(channels[2 * width :]))
-        floats["fc"] *= _MIXES
-        floats["fc"][:, 2 * width :] += np.diag(last / scale)
-        for name, weights in taken.items():
-            place = floats[name][..., -weights.shape[-1] or None :]
-            if weights.shape == place.shape:
-                place[:] = weights / scale if name in {"o", "down"} else weights
+    # All rows that are handed on are as much smaller as `scale` says: norms undo that.
+    last, scale = channels[2 * width :], float(np.median(channels[2 * width :]))
+    floats["fc"] *= _MIXES
+    floats["fc"][:, 2 * width :] += np.diag(last / scale)
+    for name, weights in taken.items():
+        place = floats[name][..., -weights.shape[-1] or None :]
+        if weights.shape == place.shape:
+            place[:] = weights / scale if name in {"o", "down"} else weights
     return {name: torch.from_numpy(floats[name].astype(np.float32)) for name in NAMES}
 
 

@@ -103,9 +103,8 @@ class Making:
         runtime = load(make_plan(self.job.request, parallel=None), self.cancel, parallel=None)
         with closing(runtime.assistant):
             teacher, old = Teacher(runtime, target, self.cancel), self._talks(folder)
-            lessons = [each for each in old if not each.is_held_out]
-            done = sum(len(each.tokens) for each in lessons)
-            mine = sum(len(each.tokens) for each in lessons if each.key in self.own)
+            done = sum(len(each.tokens) for each in old if not each.is_held_out)
+            mine = sum(len(t.tokens) for t in old if t.key in self.own and not t.is_held_out)
             bundled_ones = enumerate(per_workload(bundled(), self.wanted.held))
             first = {f"held:{number}": each for number, each in bundled_ones} | {**self.own}
             known, answers = {each.key for each in old}, dict[str, list[str]]()
@@ -141,16 +140,13 @@ class Making:
         """Print how long it takes, as passes and products take here, and how much disk; raises LocalspecError where that is not free."""
         assert runtime.costs is not None, "they are measured for several"  # noqa: S101
         costs, slots = runtime.costs.target, runtime.assistant.count
-        collecting_s = missing * costs.of(slots) / slots
         weights = target.width * (8 * target.width + 3 * target.inner + self.recipe.ids // 3)
-        each = _STEP * weights * self.recipe.epochs * self.recipe.depths
-        steps_s = each * goal / train.fastest_products()[0]
+        steps = _STEP * weights * self.recipe.epochs * self.recipe.depths * goal
         needed = missing * noted_type(target).itemsize + _STATE_BYTES * weights
-        took = [duration_text(each) for each in (collecting_s, steps_s)]
-        click.echo(
-            f"{self.job.pair.name}: about {took[0]} to collect {missing:,} tokens, {slots} answers at once, and {took[1]} to train on "
-            f"{goal:,}; up to {size_text(needed)} of disk. Ctrl-C stops it, and the same command goes on"
-        )
+        took = f"{duration_text(missing * costs.of(slots) / slots)} to collect {missing:,} tokens, {slots} at once, "
+        took += f"and {duration_text(steps / train.fastest_products()[0])} to train on {goal:,}; "
+        took += f"up to {size_text(needed)} of disk. Ctrl-C stops it, and the same command goes on"
+        click.echo(f"{self.job.pair.name}: about {took}")
         require_free("disk", needed, free_bytes(data_dir()))
 
     def _train(self, trainer: train.Trainer, file: Path) -> None:
@@ -159,8 +155,8 @@ class Making:
         for loss, expected in trainer.train():
             share, now_s = trainer.step / trainer.steps, monotonic()
             left_s = (now_s - begun_s) / (trainer.step - first) * (trainer.steps - trainer.step)
-            text = f"training {bar(share)} loss {loss:.3f}, {expected:.2f} tokens a round expected"
-            self.draw(f"{text}, {duration_text(left_s)} left")
+            text = f"loss {loss:.3f}, {expected:.2f} tokens a round expected"
+            self.draw(f"training {bar(share)} {text}, {duration_text(left_s)} left")
             if self.cancel.is_set or now_s > saved_s + _SAVE_S:
                 train.write(file, trainer.state)
                 saved_s = monotonic()
@@ -181,13 +177,12 @@ class Making:
         if now <= then:
             click.echo(f"{text}; the head before has {then:.2f}, and stays")
             return
-        best = max([each for (_, length), each in figures.items() if length == 1] or [1.0])
+        best = max([each for (_, length), each in figures.items() if length == 1])
         write_head(target, new, folder / ".head.gguf", best - 1)
         name = register_trained(self.job.pair, folder / ".head.gguf", text).name
         train.write(folder / "head.pt", {key: new[key] for key in _KEPT})
-        click.echo(
-            f"{text}; {self.job.pair.name} now drafts with {name}: `localspec rm` removes it"
-        )
+        now = f"{self.job.pair.name} now drafts with {name}: `localspec rm` removes it"
+        click.echo(f"{text}; {now}")
 
 
 def mean_of(figures: Figures) -> float:

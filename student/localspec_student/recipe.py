@@ -19,9 +19,7 @@ class Recipe:
         batch: Tokens of a step. Default: 2048.
         rate: Learning rate at its highest. Default: 0.002.
         decay: Weight decay. Default: 0.05.
-        negatives: Unlikely ids that a step compares with, drawn each time. Default: 4096.
         hidden: Weight of what is apart from the model's own last rows. Default: 10.
-        warm: Begin with the model's last layer, or at random.
     """
 
     tokens: int = flag("N", default=600_000, type=IntRange(1))
@@ -31,9 +29,7 @@ class Recipe:
     batch: int = flag("N", default=2048, type=IntRange(1))
     rate: float = flag("X", default=2e-3, type=FloatRange(0))
     decay: float = flag("X", default=0.05, type=FloatRange(0))
-    negatives: int = flag("N", default=4096, type=IntRange(0))
     hidden: float = flag("X", default=10.0, type=FloatRange(0))
-    warm: bool = flag("--warm/--no-warm", default=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,16 @@ from torch.utils.benchmark import Timer
 
 from localspec.storage.files import write_atomic
 from localspec_student.collect import Talk
-from localspec_student.head import Floats, Head, Target, Tensor, new_weights, teacher
+from localspec_student.head import Floats, Head, Target, Tensor, last_layer, new_weights
 from localspec_student.recipe import Recipe
 
 LENGTH = 5  # drafted tokens of a round, for figures
 _WARM_UP, _CLIP, _BETAS, _LAST_RATE, _SAMPLED, _TRIED = 30, 1.0, (0.9, 0.95), 0.01, 60, 768
-_CHECKED, _AGREES = 8, 0.9  # conversations by which a computed layer is checked; tokens of theirs that have to be the same
+_CHECKED, _AGREES = 8, 0.9  # conversations to choose from; likeliest tokens in common
 _FALL = 0.8  # weight of a depth in the loss, of that of the one before
-# Tokens, rows and ids of a product are multiples of it, since kernels are made for each shape; steps between looks at hits.
-_SHAPE, _LOOKS = 64, 8
+# Tokens, rows and ids of a product are multiples of it, since kernels are made for each shape; unlikely ids that a step compares.
+_SHAPE, _UNLIKELY = 64, 4096
+_NOTED = ("ids", np.int64), ("logs", np.float32), ("row", np.float32)
 
 # Where torch computes.
 ON = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
@@ -67,19 +68,25 @@ def new_head(target: Target, recipe: Recipe, talks: list[Talk], ends: Sequence[i
     mass[[*ends]] = np.inf
     ids = np.sort(np.argsort(-mass, kind="stable")[: recipe.ids])
     sample = np.concatenate([each.noted["row"] for each in talks[:_SAMPLED]]).astype(np.float32)
-    weights = new_weights(target, ids, sample, warm=recipe.warm)
-    return {"weights": weights, "ids": torch.from_numpy(ids)}
+    return {"weights": new_weights(target, ids, sample), "ids": torch.from_numpy(ids)}
 
 
-def right_teacher(target: Target, talks: Sequence[Talk]) -> Head | None:
-    """Return the target's last layer, on the device; None where what it finds likeliest is not what the target did."""
-    head, right = teacher(target, ON), list[Any]()
-    for talk in talks[:_CHECKED] if head else ():
-        with torch.no_grad():
-            rows = head.outputs(padded([talk.noted["row"]], np.float32))
-            ids = head.logits(rows)[0].argmax(-1).cpu().numpy()
-        right += [*(ids == talk.noted["ids"][:, 0])[talk.n_prompt - 1 :]]
-    return head if right and np.mean(right) > _AGREES else None
+def right_teacher(target: Target, talk: Talk) -> Head | None:
+    """Return the target's last layer as a head that takes no token in, without an output matrix.
+
+    None where it is none of a llama's, or finds other tokens likeliest than the target did: some do more than is computed here.
+    """
+    weights, width = last_layer(target), target.width
+    if "q" not in weights or not all(each.size for each in weights.values()):
+        return None
+    weights["token_norm"] = np.ones(width, np.float32)
+    weights |= {each: np.pad(weights[each], ((0, 0), (width, 0))) for each in "qkv"}
+    head = Head(target, {name: torch.from_numpy(each).to(ON) for name, each in weights.items()})
+    ids = head.logits(head.outputs(padded([talk.noted["row"]], np.float32)))[0].argmax(-1)
+    del head.weights["out"]
+    # Of what was given, the target was not asked what is likely.
+    same = (ids.cpu().numpy() == talk.noted["ids"][:, 0])[np.isfinite(talk.noted["logs"][:, 1])]
+    return head if same.size and same.mean() > _AGREES else None
 
 
 class Trainer:
@@ -111,7 +118,8 @@ class Trainer:
         muon = torch.optim.Muon(matrices, weight_decay=recipe.decay, adjust_lr_fn="match_rms_adamw")
         self._optimizers = muon, torch.optim.AdamW(vectors, betas=_BETAS, weight_decay=0)
         self._in_halves = fastest_products()[1]
-        self._teacher = right_teacher(target, answered) if recipe.hidden else None
+        asked = max(talks[-_CHECKED:], key=lambda talk: len(talk.tokens) - talk.n_prompt)
+        self._teacher = right_teacher(target, asked) if recipe.hidden else None
         if "step" in before:
             self.step = before["step"]
             for each, state in zip(self._optimizers, before["optimizers"], strict=True):
@@ -124,33 +132,26 @@ class Trainer:
         return {**state, "optimizers": [each.state_dict() for each in self._optimizers]}
 
     def train(self) -> Iterator[tuple[float, float]]:
-        """Make the steps that are left; after each, yield its loss, and the tokens a round that hits lately foretell."""
-        expected = 1.0
+        """Make the steps that are left; after each, yield its loss, and the tokens a round that its hits foretell."""
         while self.step < self.steps:
             epoch, at = divmod(self.step, len(self._groups))
             self.step += 1
             order = np.random.default_rng(epoch).permutation(len(self._groups))
             cosine = 0.5 + 0.5 * math.cos(math.pi * self.step / self.steps)
-            for each in self._optimizers:
-                rate = self._recipe.rate * min(self.step / _WARM_UP, max(cosine, _LAST_RATE))
-                each.param_groups[0]["lr"] = rate
+            rate = self._recipe.rate * min(self.step / _WARM_UP, max(cosine, _LAST_RATE))
             torch.manual_seed(self.step)  # one that is made again is the same
             with torch.autocast(ON.type, torch.bfloat16, enabled=self._in_halves):
                 loss, hits = self._loss(self._groups[order[at]])
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self._trained, _CLIP)
             for each in self._optimizers:
+                each.param_groups[0]["lr"] = rate
                 each.step()
                 each.zero_grad(set_to_none=True)
-            expected = 1 + float(np.cumprod(hits).sum()) if hits.any() else expected
-            yield float(loss.detach()), expected
+            yield float(loss.detach()), 1 + float(np.cumprod(hits).sum())
 
     def _loss(self, group: Sequence[Talk]) -> tuple[Tensor, Floats]:
-        recipe = self._recipe
-        ids, logs, rows = (
-            padded([each.noted[name] for each in group], kind, _SHAPE)
-            for name, kind in (("ids", np.int64), ("logs", np.float32), ("row", np.float32))
-        )
+        ids, logs, rows = (padded([t.noted[n] for t in group], kind, _SHAPE) for n, kind in _NOTED)
         tokens = padded([each.tokens for each in group], np.int64, _SHAPE)
         answers = [np.arange(len(each.tokens)) >= each.n_prompt - 1 for each in group]
         is_answer, places = padded(answers, np.bool_, _SHAPE), self._places[ids]
@@ -159,36 +160,34 @@ class Trainer:
         where = torch.zeros(len(self._ids), dtype=torch.int64, device=ON)
         where[compared] = torch.arange(len(compared), device=ON)
         places = torch.where(places < 0, -1, where[places.clamp(min=0)])
-        total, hits = torch.zeros((), device=ON), np.zeros(recipe.depths, np.float32)
-        with torch.no_grad():
-            taught = self._teacher and self._head.evened(self._teacher.outputs(rows))
-        unrolled = self._head.unrolled(F.embedding(tokens, self._embedding), rows, recipe.depths)
+        total, hits = torch.zeros((), device=ON), np.zeros(self._recipe.depths, np.float32)
+        taught = self._teacher and self._head.norm(self._teacher.outputs(rows))
+        embedded = F.embedding(tokens, self._embedding)
+        unrolled = self._head.unrolled(embedded, rows, self._recipe.depths)
         for depth, row in enumerate(unrolled):
             at = is_answer[:, 1 + depth :].flatten().nonzero()[:, 0]
             if n := len(at):
                 at = F.pad(at, (0, -n % _SHAPE))  # the first again, and not counted
                 wanted = places[:, 1 + depth :].flatten(0, 1)[at]
-                logits = self._head.logits(row.flatten(0, 1)[at], compared).float()
-                if self.step % _LOOKS == 0:
-                    hits[depth] = float((logits[:n].argmax(-1) == wanted[:n, 0]).float().mean())
+                rows_at = row.flatten(0, 1)[at]
+                logits = self._head.logits(rows_at, compared).float()
+                hits[depth] = float((logits[:n].argmax(-1) == wanted[:n, 0]).float().mean())
                 foretold = (logits + correction).log_softmax(-1).gather(1, wanted.clamp(min=0))
                 loss = -(chances[:, 1 + depth :].flatten(0, 1)[at] * foretold).sum(-1)
                 if self._teacher:
-                    wanted = taught[:, 1 + depth :].flatten(0, 1)[at]
-                    apart = self._head.evened(row.flatten(0, 1)[at]) - wanted
-                    loss = loss + recipe.hidden * apart.square().mean(-1)
+                    apart = self._head.norm(rows_at) - taught[:, 1 + depth :].flatten(0, 1)[at]
+                    loss = loss + self._recipe.hidden * apart.square().mean(-1)
                 total = total + _FALL**depth * loss[:n].mean()
-        return total * (1 - _FALL) / (1 - _FALL**recipe.depths), hits
+        return total * (1 - _FALL) / (1 - _FALL**self._recipe.depths), hits
 
     def _compared(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ids that a step compares, as places among the head's, and what that adds to their logits.
 
         Those that are drawn stand for all that are not: each for as many as there are to one.
         """
-        is_wanted = torch.zeros(len(self._ids), dtype=torch.bool, device=ON)
-        is_wanted[wanted] = True
+        is_wanted = torch.bincount(wanted, minlength=len(self._ids)) > 0
         likely, others = is_wanted.nonzero()[:, 0], (~is_wanted).nonzero()[:, 0]
-        drawn = min(self._recipe.negatives + -len(likely) % (32 * _SHAPE), len(others))
+        drawn = min(_UNLIKELY + -len(likely) % (32 * _SHAPE), len(others))
         others = others[torch.randperm(len(others), device=ON)[:drawn]]
         correction = torch.zeros(len(likely) + drawn, device=ON)
         correction[len(likely) :] = math.log(max(1, len(self._ids) - len(likely)) / max(1, drawn))

@@ -1,5 +1,6 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 import pytest
@@ -150,14 +151,14 @@ def test_a_dear_pass_pays_where_it_gives_the_whole_draft(in_one_pass: bool) -> N
     assert not in_one_pass or seconds < said / 2
 
 
-@pytest.mark.parametrize(("at_best", "tries"), [(0.96, True), (0.75, False)])
-def test_of_heads_that_were_measured_no_more_is_hoped_than_what_may_come(
-    at_best: float, tries: bool
-) -> None:
-    costs = PassCosts((1, 2, 4), (1.0, 1.7, 2.6))
-    policy = AdaptivePolicy(costs, 31, [Knowing(step_s=0.1)], at_best=at_best)
-    policy.begin([0, 0], GREEDY)
-    assert (played(policy, 1.0, 100, costs, 0.1)[2] > 0) is tries
+def test_the_less_is_hoped_of_a_draft_model_the_sooner_its_first_try_ends() -> None:
+    lost = []
+    for hoped in (inf, 1.1, 1.0):
+        policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.1)], hoped=hoped)
+        policy.begin([0, 0], GREEDY)
+        said, seconds, _ = played(policy, 0.0, 60, FLAT, 0.1)
+        lost.append(seconds - said)
+    assert lost[0] > lost[1] > lost[2] == pytest.approx(0)
 
 
 def test_drafts_that_come_true_grow_and_beside_others_they_pay_a_pass() -> None:

@@ -33,7 +33,7 @@ def test_the_package_is_small_and_nothing_of_localspec_needs_it() -> None:
     assert not [each for each in modules if "localspec_student" in each.read_text()]
 
 
-@pytest.mark.parametrize("words", ["--tokens 0", "--depths 0", "--rate -1", "--dropout 1"])
+@pytest.mark.parametrize("words", ["--tokens 0", "--depths 0", "--rate -1", "--hidden -1"])
 def test_a_recipe_refuses_what_cannot_be(words: str) -> None:
     done = CliRunner().invoke(command.student, ["make", "smollm2-135m", *words.split()])
     assert done.exit_code == 2

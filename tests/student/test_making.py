@@ -33,7 +33,6 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.target_rows import follow
-from localspec.models.architectures import Heads
 from localspec.models.gguf import read_header
 from localspec.models.ledger import TAILORED
 from localspec.models.registry import Registry, load_registry
@@ -113,7 +112,10 @@ def test_a_head_is_made_registered_trained_on_and_forgotten(
     assert "tiny now drafts with tiny-student" in said
     assert student() == "tiny-student"
     plan = make_plan(LaunchOptions(pair="tiny", draft="auto", load=OPTIONS, fit=False))
-    assert plan.heads == Heads((1, 1, 1))
+    assert plan.heads is not None
+    assert plan.heads.layers == (1, 1, 1)
+    best = max(map(float, re.findall(r"^  own +(\S+)", said, re.MULTILINE)))
+    assert plan.heads.accepted == pytest.approx(best - 1, abs=0.006)
     monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
     text_with("heads:3")
     told = CliRunner().invoke(stats, []).output
@@ -209,12 +211,12 @@ def test_torch_and_llama_cpp_compute_the_same_head(
     target, random = Target(tmp_path / "tiny.gguf", "tiny"), np.random.default_rng(1)
     ids, text = np.arange(0, 250, 2), random.integers(0, 256, 4).tolist()
     sample = random.normal(size=(30, 3 * N_EMBD)).astype(np.float32)
-    weights = new_weights(target, ids, sample, warm=True)
+    weights = new_weights(target, ids, sample)
     for name in ("q", "k"):  # flatter, so that all places count
         weights[name] *= 0.5
     monkeypatch.setattr("localspec_student.head._BLOCK", block)
     state = {"weights": weights, "ids": torch.from_numpy(ids)}
-    write_head(target, state, tmp_path / "head.gguf")
+    write_head(target, state, tmp_path / "head.gguf", 0.5)
     model = LlamaModel(tmp_path / "tiny.gguf", OPTIONS)
     head = LlamaModel(tmp_path / "head.gguf", OPTIONS, is_heads=True)
     context = LlamaContext(model, options=OPTIONS)
@@ -234,6 +236,49 @@ def test_torch_and_llama_cpp_compute_the_same_head(
         assert np.corrcoef(ours, theirs)[0, 1] > alike, depth
     head.close()
     model.close()
+
+
+def test_the_last_layer_is_computed_as_the_target_computes_it_or_not_at_all(
+    data: Path, tmp_path: Path
+) -> None:
+    job_of().make()
+    (folder,) = (data / "student").iterdir()
+    talk = max(read_talks(folder), key=lambda each: len(each.tokens) - each.n_prompt)
+    target = Target(tmp_path / "tiny.gguf", "tiny")
+    assert train.right_teacher(target, talk) is not None
+    other = Target(write(tmp_path / "other.gguf", seed=2), "other")
+    assert train.right_teacher(other, talk) is None
+    # What was given to the target says nothing of it, however wrong.
+    given = replace(talk, noted=talk.noted.copy())
+    given.noted["ids"][: talk.n_prompt - 1] = 0
+    assert train.right_teacher(target, given) is not None
+    values = {**target.header.metadata, "general.architecture": "qwen3"}
+    target.header = replace(target.header, metadata=values)  # whose queries are rotated otherwise
+    assert train.right_teacher(target, talk) is None
+
+
+def test_a_heads_rows_come_near_to_those_of_the_target(data: Path, tmp_path: Path) -> None:
+    job_of().make()
+    (folder,) = (data / "student").iterdir()
+    target = Target(tmp_path / "tiny.gguf", "tiny")
+    talks = [each for each in read_talks(folder) if len(each.tokens) > each.n_prompt + 1]
+    longest = max(talks, key=lambda each: len(each.tokens) - each.n_prompt)
+    teacher, apart = train.right_teacher(target, longest), list[float]()
+    assert teacher is not None
+    embedding = torch.from_numpy(target.weights("token_embd")).to(train.ON)
+    for hidden in (0.0, 100.0):
+        recipe = replace(RECIPE, hidden=hidden, epochs=20, rate=1e-2)
+        trainer = Trainer(target, recipe, talks, train.new_head(target, recipe, talks, [0]))
+        assert [*trainer.train()] != []
+        head, squares = Head(target, trainer.state["weights"]), list[float]()
+        for talk in talks:
+            rows = train.padded([talk.noted["row"]], np.float32)
+            (row,) = head.unrolled(embedding[talk.tokens][None], rows, 1)
+            its = head.norm(teacher.outputs(rows))[:, 1:]
+            apart_by = (head.norm(row) - its).detach()[:, talk.n_prompt - 1 :]
+            squares.append(float(apart_by.square().mean()))
+        apart.append(float(np.mean(squares)))
+    assert apart[1] < 0.8 * apart[0], apart
 
 
 def test_a_target_without_hooks_is_refused(tmp_path: Path) -> None:
