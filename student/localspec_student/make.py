@@ -181,8 +181,8 @@ class Making:
         write_head(target, new, folder / ".head.gguf", best - 1)
         name = register_trained(self.job.pair, folder / ".head.gguf", text).name
         train.write(folder / "head.pt", {key: new[key] for key in _KEPT})
-        now = f"{self.job.pair.name} now drafts with {name}: `localspec rm` removes it"
-        click.echo(f"{text}; {now}")
+        uses = f"{self.job.pair.name} now drafts with {name}: `localspec rm` removes it"
+        click.echo(f"{text}; {uses}")
 
 
 def mean_of(figures: Figures) -> float:

@@ -161,7 +161,7 @@ class Trainer:
         where[compared] = torch.arange(len(compared), device=ON)
         places = torch.where(places < 0, -1, where[places.clamp(min=0)])
         total, hits = torch.zeros((), device=ON), np.zeros(self._recipe.depths, np.float32)
-        taught = self._teacher and self._head.norm(self._teacher.outputs(rows))
+        taught: Tensor = self._teacher and self._head.norm(self._teacher.outputs(rows))
         embedded = F.embedding(tokens, self._embedding)
         unrolled = self._head.unrolled(embedded, rows, self._recipe.depths)
         for depth, row in enumerate(unrolled):
