@@ -29,6 +29,8 @@ from tests.cli.command import (
 from tests.serve.serving import served
 from tests.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.slow
+
 FAKE = """#!/usr/bin/env python3
 import json, os, re, signal, sys, time, urllib.request
 at = os.environ["FAKE"]

@@ -18,6 +18,8 @@ from tests.llama import tiny_models
 from tests.telemetry.talking import recording
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 SECRET = '{"to": "x\\nbob@example.org and ann@example.org"}'
 MASK = "[masked: e-mail address]"
 

@@ -21,6 +21,8 @@ from tests.llama import tiny_models
 from tests.waiting import PATIENCE_S
 from tests.workers import RunningWorker, free_address, require_rpc, working
 
+pytestmark = pytest.mark.slow
+
 ASKED = ("-m", "smollm2-135m", "--draft", "off", "--ctx", "512", "--temperature", "0")
 EXACT = (*ASKED, "--exact", "--threads", "1")
 STORY = ("--raw", "Once upon a time")

@@ -40,6 +40,8 @@ from tests.engine.double import command
 from tests.engine.talking import GREEDY, Talker, double, hear_all, hear_last
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 HELLO = [Message.user("hello")]
 LOAD = encode(Load(LaunchOptions(pair="a-pair")))
 

@@ -13,6 +13,8 @@ import pytest
 from localspec.history.database import STEPS
 from tests.tui.driving import Chat, drive
 
+pytestmark = pytest.mark.slow
+
 LONG = "word " * 200
 SLOW = {"otherwise": [LONG], "pass_s": 0.01, "load_s": 0.5}
 """What is told of an engine that died stays until another is loaded."""

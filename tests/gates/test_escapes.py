@@ -17,6 +17,8 @@ from tests.gates.spelling import leaked
 from tests.gates.streaming import streamed
 from tests.support.secrets import FORMATS, Planted, planted
 
+pytestmark = pytest.mark.slow
+
 INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 SEPARATORS = ("\n", "\t", "\r\n", "é", '"', "\\", " ", "x\n", "1\b")
 UNNAMED = {"password in a URL", "password by its name", "e-mail", "telephone", "payment card"}

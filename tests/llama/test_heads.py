@@ -38,6 +38,8 @@ from tests.llama.same_text import check_same_text
 from tests.support.bugs import Bug
 from tests.support.checks import refuses
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, max_rows=8).exact()
 COUNTS = 0.008
 LAYERS = (1, 2, 3)

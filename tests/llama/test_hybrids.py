@@ -30,6 +30,8 @@ from tests.llama import tiny_models
 from tests.llama.test_memory_agrees import logged
 from tests.llama.tiny_mamba import SUPPRESSED, write
 
+pytestmark = pytest.mark.slow
+
 ROUNDING = 0.5
 """Logits of another state differ by 2 and more here, and those of another width by 0.1 at most."""
 EXACT = LoadOptions(n_ctx=512, threads=1, max_rows=8).exact()

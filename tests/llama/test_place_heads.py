@@ -34,6 +34,8 @@ from tests.llama.tiny_models import (
 )
 from tests.support.bugs import Bug
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, max_rows=8).exact()
 COUNTS = 0.005
 FEW = range(0, 256, 2)

@@ -21,6 +21,8 @@ from tests.models.loopback_hub import COMMIT, Fault, loopback_hub
 from tests.models.sources import entry_for
 from tests.models.toy_machine import REPO, ToyMachine
 
+pytestmark = pytest.mark.slow
+
 DATA, NEWER = model_file(pre="first"), model_file(pre="newer")
 LATER = "e" * 40
 

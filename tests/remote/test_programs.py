@@ -35,6 +35,8 @@ from tests.remote.double import (
 from tests.test_media import png, url
 from tests.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.slow
+
 SECRET = "sk-" + "5ecret" * 5
 FINE = streamed(words("Hi", " you"), STOP)
 

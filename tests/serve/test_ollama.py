@@ -16,6 +16,8 @@ from tests.serve.clients import ollama
 from tests.serve.serving import FIM, GENERATE, TALK, Served, served, turn, user
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 RHINE = "It is 1233 km long."
 SCRIPT = {
     "answers": {

@@ -36,6 +36,8 @@ from tests.serve.serving import CHAT, user
 from tests.waiting import PATIENCE_S, until
 from tests.workers import free_address, working
 
+pytestmark = pytest.mark.slow
+
 LONG = (
     f"Sum this up in a few words: {'the river rises in the hills, and runs down to the sea. ' * 14}"
 )

@@ -30,6 +30,8 @@ from tests.serve.serving import CHAT, GREEDY, Served, served, user
 from tests.serve.test_process import serving, url_of
 from tests.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.slow
+
 STORY = "x" * 300
 HELLO: dict[str, Any] = {"otherwise": ["Hello."]}
 SLOW = {"otherwise": [STORY], "pass_s": 0.01}

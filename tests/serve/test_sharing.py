@@ -41,6 +41,8 @@ from tests.engine.double import command
 from tests.engine.talking import Talker, hear_of
 from tests.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.slow
+
 PAIR = LaunchOptions(target="big", draft_model="small")
 STORY = "Once upon a time there was a river. " * 80
 TELLING = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.02, "parallel": 2}

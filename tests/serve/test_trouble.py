@@ -17,6 +17,8 @@ from tests.engine.double import command
 from tests.serve.serving import CHAT, TEXT, Served, served, turn, user
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 STORY = "x" * 400
 SLOW = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.03, "parallel": 2}
 TELL = {"messages": [user("a story")], "stream": True}

@@ -46,6 +46,8 @@ from tests.serve.serving import (
 )
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 
 def stories(begin: Path, pass_s: float) -> dict[str, Any]:
     """Return a script of stories that do not begin before a file is there."""
