@@ -1,10 +1,12 @@
 """Draft modes by the names that users give them, and the policies that they come to."""
 
+from dataclasses import replace
 from functools import partial
+from math import inf
 
 import pytest
 
-from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts, best_yield
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
@@ -26,6 +28,14 @@ def drafting(
     draft_models = ToySequences(views) if model else None
     ids = partial(SharedIds, 8) if model else None
     return Drafting(count, draft_models, ids, (), costs, longest)
+
+
+def test_of_heads_that_were_measured_no_more_is_hoped_than_they_may_yield() -> None:
+    measured = replace(CHEAP, at_best=0.5)
+    for costs, hoped in ((CHEAP, inf), (measured, best_yield(measured, 31))):
+        policy = drafting(costs).policy("auto")
+        assert isinstance(policy, AdaptivePolicy)
+        assert policy.hoped == hoped
 
 
 @pytest.mark.parametrize(

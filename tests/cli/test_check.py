@@ -11,6 +11,8 @@ from tests.cli.command import Done, assert_one_complaint, localspec
 from tests.models.gguf_builder import TOKENS, Content, Tensor, build, model_file, model_values
 from tests.models.loopback_hub import COMMIT, Fault, HugeFile, LoopbackHub, loopback_hub
 
+pytestmark = pytest.mark.slow
+
 LIMIT_BYTES = 20_000_000
 PADDED = [*TOKENS, "[PAD6]"]
 PADDED_TYPES = [2, 3, 3, 1, 1, 1, 5]

@@ -19,6 +19,8 @@ from tests.models.shapes import Proportions, sparse_model
 from tests.models.sources import write_wheel
 from tests.models.toy_machine import PATIENCE_S, ToyMachine
 
+pytestmark = pytest.mark.slow
+
 # Small weights, and caches that no machine has room for at 2^24 tokens.
 TOY = Proportions("llama", 4, 256, 512, 4, 4, 256, 512, more=(("context_length", 1 << 24),))
 HUGE_CTX = str(1 << 24)

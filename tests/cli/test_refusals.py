@@ -8,6 +8,8 @@ from tests.cli.command import PLAIN, assert_one_complaint, localspec, started, s
 from tests.models.gguf_builder import TOKENS, model_file
 from tests.workers import free_address, require_rpc
 
+pytestmark = pytest.mark.slow
+
 WITHOUT_STDOUT = ("sh", "-c", 'exec "$@" >&-', "sh")
 WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
 FILES = {

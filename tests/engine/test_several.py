@@ -23,6 +23,8 @@ from localspec.options import LaunchOptions
 from tests.engine.double import command
 from tests.engine.talking import Heard, Talker, double, hear, hear_all, hear_event, hear_of
 
+pytestmark = pytest.mark.slow
+
 RIVERS = {
     "Rhine": "The Rhine is 1233 km long.",
     "Danube": "Die Donau fließt nach Osten. " * 3,

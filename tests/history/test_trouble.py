@@ -19,6 +19,8 @@ from localspec.history.database import STEPS
 from localspec.messages import Message
 from tests.history.test_archive import ids, talk, texts
 
+pytestmark = pytest.mark.slow
+
 NOBODY = 65534
 
 

@@ -19,7 +19,7 @@ from localspec.llama.sequences import LlamaSequences
 from localspec.llama.state import StateCopy
 from tests.waiting import until
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 
 @pytest.fixture

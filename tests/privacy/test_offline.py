@@ -13,6 +13,8 @@ from tests import warm
 from tests.cli.command import PLAIN, Done, environment, localspec
 from tests.hostile_repository import hostile_repository
 
+pytestmark = pytest.mark.slow
+
 _TRAP = Path(__file__).parent / "trap"
 _OFFLINE = ("--offline",)
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of sockets")

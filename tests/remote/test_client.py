@@ -54,6 +54,8 @@ from tests.remote.double import (
 )
 from tests.test_media import png
 
+pytestmark = pytest.mark.slow
+
 NOW_S = 1_795_000_000
 SECRET = "sk-" + "5ecret" * 5
 HELLO = (Message.user("Hello"),)

@@ -20,6 +20,8 @@ from tests.serve.clients import ollama, openai
 from tests.serve.serving import Served, served
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 EMBED, RERANK = "/v1/embeddings", "/v1/rerank"
 MEAN, RANK = 1, 4
 TEXTS = ["tea", "hot water", "a", "green tea with hot water " * 9]

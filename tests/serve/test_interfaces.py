@@ -13,6 +13,8 @@ from localspec.serve.steady import steady
 from tests.serve.clients import anthropic, openai
 from tests.serve.serving import CHAT, COUNT, MESSAGES, RESPONSES, TEXT, Served, bodies, turn, user
 
+pytestmark = pytest.mark.slow
+
 RHINE = "It is 1233 km long."
 SCRIPT = {
     "answers": {"Rhine": RHINE, "story": "x" * 300, "why": "<think>So.</think>It is."},

@@ -24,6 +24,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished
 from localspec.cli.stats import stats
 from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.costs import AT_BEST
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
@@ -116,6 +117,10 @@ def test_a_head_is_made_registered_trained_on_and_forgotten(
     assert plan.heads.layers == (1, 1, 1)
     best = max(map(float, re.findall(r"^  own +(\S+)", said, re.MULTILINE)))
     assert plan.heads.accepted == pytest.approx(best - 1, abs=0.006)
+    weighed = load(plan)
+    assert weighed.costs is not None
+    assert weighed.costs.at_best == pytest.approx(min(AT_BEST, plan.heads.accepted + 0.1))
+    weighed.assistant.close()
     monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
     text_with("heads:3")
     told = CliRunner().invoke(stats, []).output
