@@ -20,6 +20,8 @@ from tests.models.gguf_builder import Content, Tensor, build, model_file, model_
 from tests.models.loopback_hub import COMMIT, loopback_hub
 from tests.models.toy_machine import ToyMachine
 
+pytestmark = pytest.mark.slow
+
 LARGE, SMALL = model_file(), model_file(pre="small")
 GB = 10**9
 

@@ -30,6 +30,8 @@ from tests.decoding.worlds import OTHER, RENAMED, SHARED, check_same_text, rando
 from tests.support.planting import Bug, plant, table
 from tests.toy import CachedModel
 
+pytestmark = pytest.mark.slow
+
 FAILURES = (AssertionError, PassFailed, KeyError, IndexError, ValueError)
 
 

@@ -35,7 +35,7 @@ from tests.support.secrets import FORMATS
 from tests.telemetry.talking import PAIR, drafted, first
 from tests.tui.test_gate import on_disk
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 COUNT = 2000 if LONG else 2 * len(FORMATS)
 EACH, TURNS = 10, 20

@@ -28,6 +28,8 @@ from tests.support.planting import Bug, plant, table
 from tests.tailor import tiny_llama
 from tests.toy import Branching, Oracle
 
+pytestmark = pytest.mark.slow
+
 WIDEST = 6
 """Of the widths that are safe on any CPU."""
 

@@ -25,6 +25,8 @@ from tests.llama.tiny_gguf import write_model
 from tests.models import shapes
 from tests.models.gguf_builder import Content
 
+pytestmark = pytest.mark.slow
+
 USUAL = LoadOptions(4096, max_rows=1, n_batch=512, flash_attention=True, load_mode="copy")
 PROMPT = "The capital of France is"
 OPTIONS = [
