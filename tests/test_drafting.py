@@ -30,12 +30,12 @@ def drafting(
     return Drafting(count, draft_models, ids, (), costs, longest)
 
 
-def test_of_heads_that_were_measured_no_more_is_hoped_than_they_may_yield() -> None:
+def test_heads_that_were_measured_are_expected_to_yield_no_more_than_they_may() -> None:
     measured = replace(CHEAP, at_best=0.5)
-    for costs, hoped in ((CHEAP, inf), (measured, best_yield(measured, 31))):
+    for costs, best in ((CHEAP, inf), (measured, best_yield(measured, 31))):
         policy = drafting(costs).policy("auto")
         assert isinstance(policy, AdaptivePolicy)
-        assert policy.hoped == hoped
+        assert policy.best_yield == best
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ class AdaptivePolicy:
         branches: most second choices that a pass may verify beside a draft.
         running: slots of the sequences that share passes now, this one among them while it answers.
         slot: of this sequence.
-        hoped: tokens that a plain step of draft passes yields on the text that suits them best: of no try more is expected.
+        best_yield: tokens that a plain step's time of draft passes yields at best: no try is expected to yield more.
     """
 
     target: PassCosts
@@ -169,12 +169,14 @@ class AdaptivePolicy:
     branches: int = 0
     running: set[int] = field(default_factory=set)
     slot: int = 0
-    hoped: float = inf
+    best_yield: float = inf
     name = "auto"
 
     def __post_init__(self) -> None:
         self._costs = RunningCosts(self.target)
-        self._ledgers = {each.name: _Ledger(min(_EXPECTED, self.hoped)) for each in self.drafters}
+        self._ledgers = {
+            each.name: _Ledger(min(_EXPECTED, self.best_yield)) for each in self.drafters
+        }
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0
         self._planned, self._verified_s = PLAIN, [0.0]

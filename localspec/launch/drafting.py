@@ -172,8 +172,8 @@ class Drafting:
             if (not entry.needs_store or self.past is not None) and self._could_win(entry, longest)
         ]
         target, measured = self.costs.target, self.costs.at_best < AT_BEST
-        hoped = best_yield(self.costs, longest) if measured else inf
-        return AdaptivePolicy(target, longest, able, self.branches, self.running, slot, hoped)
+        best = best_yield(self.costs, longest) if measured else inf
+        return AdaptivePolicy(target, longest, able, self.branches, self.running, slot, best)
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""

@@ -77,7 +77,7 @@ def forget(name: str | None) -> None:
         with exclusive(each, f"another `localspec-student` works in {each.name}: wait for it"):
             freed += sum(file.stat().st_size for file in each.iterdir())
             shutil.rmtree(each)
-    click.echo(f"deleted {size_text(freed)} in {len(folders)} folders")
+    click.echo(f"deleted {size_text(freed)}, folders: {len(folders)}")
 
 
 def main() -> int:

@@ -121,9 +121,9 @@ def test_a_draft_model_could_win_only_where_its_passes_and_wide_ones_are_cheap_e
     assert draft_model_could_win(PairCosts(target, draft_model), 31) is wins
 
 
-def test_of_heads_a_little_more_is_hoped_than_what_was_measured_of_them() -> None:
-    hoped = [at_best_of(each) for each in (None, 0.0, 0.5, 0.99)]
-    assert hoped == pytest.approx([AT_BEST, 0.1, 0.6, AT_BEST])
+def test_heads_may_be_a_little_better_than_they_were_measured_to_be() -> None:
+    chances = [at_best_of(each) for each in (None, 0.0, 0.5, 0.99)]
+    assert chances == pytest.approx([AT_BEST, 0.1, 0.6, AT_BEST])
     for accepted, wins in ((None, True), (0.5, False), (0.9, True)):
         costs = PairCosts(Q4_K_M, CHEAP, at_best=at_best_of(accepted))
         assert draft_model_could_win(costs, 31) is wins

@@ -151,10 +151,10 @@ def test_a_dear_pass_pays_where_it_gives_the_whole_draft(in_one_pass: bool) -> N
     assert not in_one_pass or seconds < said / 2
 
 
-def test_the_less_is_hoped_of_a_draft_model_the_sooner_its_first_try_ends() -> None:
+def test_the_less_a_draft_model_can_yield_the_sooner_its_first_try_ends() -> None:
     lost = []
-    for hoped in (inf, 1.1, 1.0):
-        policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.1)], hoped=hoped)
+    for best in (inf, 1.1, 1.0):
+        policy = AdaptivePolicy(FLAT, 31, [Knowing(step_s=0.1)], best_yield=best)
         policy.begin([0, 0], GREEDY)
         said, seconds, _ = played(policy, 0.0, 60, FLAT, 0.1)
         lost.append(seconds - said)

@@ -62,8 +62,8 @@ def test_forget_deletes_what_its_model_has_and_nothing_else(
     said, left = forget("smollm2-135m")
     assert ("wait for it" in said, left) == (True, names)
     os.close(lock)
-    assert forget("smollm2:135m") == ("deleted 0 MB in 1 folders\n", names[1:])
-    assert forget("gone") == ("deleted 0 MB in 2 folders\n", names[1:2])
+    assert forget("smollm2:135m") == ("deleted 0 MB, folders: 1\n", names[1:])
+    assert forget("gone") == ("deleted 0 MB, folders: 2\n", names[1:2])
     assert forget()[1] == []
     assert "nothing was collected" in forget("gone")[0]
     assert (tmp_path / "outside" / "me@0" / "head.pt").exists()
