@@ -3,7 +3,7 @@
 The worlds are the same for every bug, and among those of `test_same_text`: unharmed code passes in all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -26,11 +26,27 @@ from localspec.decoding.top import top_ids
 from localspec.errors import PassFailed
 from localspec.llama.token_map import MappedIds, TokenMap
 from tests.decoding.company import check_company
-from tests.decoding.worlds import OTHER, RENAMED, SHARED, check_same_text, random_world
+from tests.decoding.worlds import (
+    OTHER,
+    RENAMED,
+    SHARED,
+    check_same_text,
+    random_world,
+    token_map,
+)
+from tests.llama.test_token_map import check_reading
 from tests.support.planting import Bug, plant, table
 from tests.toy import CachedModel
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def fresh_token_maps() -> Iterator[None]:
+    """Forget the worlds' token maps afterwards: they remember joins, and a planted bug makes wrong ones."""
+    yield
+    token_map.cache_clear()
+
 
 FAILURES = (AssertionError, PassFailed, KeyError, IndexError, ValueError)
 
@@ -222,11 +238,17 @@ MAPPING_BUGS = table(
         the draft model's id is proposed after another | return | (before, drafted)
     MappedIds.read
         the text is read as the target's ids | return | tokens
+    GrowingDraft._append
+        several tokens overshoot | compare 1 | True
+    """,
+    *FUNCTIONS,
+)
+READING_BUGS = table(
+    """
+    MappedIds.read
         another text of the same length | compare | len(tokens) != len(self._text)
     MappedIds._return_to
         what was read of another text | compare 2 | False
-    GrowingDraft._append
-        several tokens overshoot | compare 1 | True
     """,
     *FUNCTIONS,
 )
@@ -242,6 +264,13 @@ def check_mapped(random: Random) -> None:
 def test_planted_bug_of_a_mapping_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, bug, NAMES)
     assert first_failing(check_mapped, 600) is not None
+
+
+@pytest.mark.parametrize("bug", READING_BUGS, ids=lambda bug: bug.name)
+def test_planted_bug_of_reading_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worlds' texts are too short for them."""
+    plant(monkeypatch, bug, NAMES)
+    assert first_failing(check_reading, 60) is not None
 
 
 @pytest.mark.parametrize("vocabulary", [SHARED, RENAMED])

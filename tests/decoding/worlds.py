@@ -84,7 +84,7 @@ def _names(n_vocab: int) -> NDArray[np.int64]:
 
 
 @cache
-def _token_map(
+def token_map(
     vocabulary: str, seed: int, n_vocab: int, draft_n_vocab: int, eog: tuple[int, ...]
 ) -> TokenMap:
     if vocabulary == RENAMED:
@@ -175,7 +175,7 @@ class World:
         if self.vocabulary == SHARED:
             return SharedIds(min(self.n_vocab, self.draft_n_vocab))
         counts = self.n_vocab, self.draft_n_vocab
-        return _token_map(self.vocabulary, self.table_seed, *counts, self.eog).spelling()
+        return token_map(self.vocabulary, self.table_seed, *counts, self.eog).spelling()
 
     @property
     def draft_knows(self) -> bool:
