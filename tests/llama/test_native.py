@@ -128,30 +128,19 @@ def test_wheels_are_loaded_in_the_version_that_a_build_names(tmp_path: Path) -> 
     os.truncate(backend, 1 << 40)  # takes no room on the disk, and no memory would hold it
     assert preloaded(backend, tmp_path) == ["missing"]
     assert preloaded(backend, tmp_path, site) == ["1", "7"]
-    # The toolkit whose compiler is on the path is searched.
-    needed = library(toolkit / "lib64/libcudart.so.99", gives(7))
+    # The toolkit whose compiler is on the path is searched, after the wheels and what the linker finds.
+    needed = library(toolkit / "lib64/libcudart.so.99", gives(70))
     backend = library(tmp_path / "other" / "libggml-cuda.so", _ONE, needed)
     nvcc = toolkit / "bin/nvcc"
     nvcc.parent.mkdir()
     nvcc.touch(0o755)
+    compiler = {"toolkit": "", "PATH": str(nvcc.parent)}
     assert preloaded(backend, tmp_path, toolkit="") == ["missing"]
-    assert preloaded(backend, tmp_path, toolkit="", PATH=str(nvcc.parent)) == ["1", "7"]
-
-
-def test_wheels_go_before_the_linker_and_that_before_the_toolkit(tmp_path: Path) -> None:
-    site, toolkit, named = tmp_path / "site", tmp_path / "cuda/lib64", tmp_path / "named"
-    needed = library(toolkit / "libcudart.so.99", gives(70))
-    library(named / "libcudart.so.99", gives(7))
-    backend = library(tmp_path / "libggml-cuda.so", _ONE, needed)
-    assert preloaded(backend, toolkit=toolkit) == ["1", "70"]
-    path = {"LD_LIBRARY_PATH": str(named)}
-    assert preloaded(backend, toolkit=toolkit, **path) == ["0", "7"]
-    runtime = library(site / "nvidia/a/lib/libcudart.so.99", gives(700))
-    assert preloaded(backend, site, toolkit=toolkit, **path) == ["1", "700"]
-    blas = library(toolkit / "libcublas.so.99", "int g(void) { return 1; }")
-    source = "int f(void); int g(void); int answer(void) { return f() + g(); }"
-    both = library(tmp_path / "both" / "libggml-cuda.so", source, runtime, blas)
-    assert preloaded(both, site, toolkit=toolkit) == ["2", "701"], "what no wheel brings"
+    assert preloaded(backend, tmp_path, **compiler) == ["1", "70"]
+    library(tmp_path / "named" / "libcudart.so.99", gives(9))
+    named = {**compiler, "LD_LIBRARY_PATH": str(tmp_path / "named")}
+    assert preloaded(backend, **named) == ["0", "9"]
+    assert preloaded(backend, site, **named) == ["1", "8"]
 
 
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILES = 158, 0x1023, 18
@@ -192,11 +181,9 @@ load_tensors:   CPU_Mapped model buffer size =    28.50 MiB
 load_tensors:        CUDA0 model buffer size =     4.00 MiB
 load_tensors: RPC0[10.0.0.2:50052] model buffer size =     2.00 MiB......
 load_tensors: RPC1[10.0.0.2:50052] model buffer size =     1.00 MiB
-load_tensors: RPC0[10.0.0.3:50052] model buffer size =     0.50 MiB
 llama_context:  CUDA_Host  output buffer size =     0.25 MiB
 llama_kv_cache:      CUDA0 KV buffer size =     8.00 MiB
 llama_memory_recurrent:        CPU RS buffer size =     3.00 MiB
-sched_reserve:      CUDA0 compute buffer size =    16.00 MiB
 sched_reserve:  CUDA_Host compute buffer size =     5.00 MiB
 sched_reserve: graph: nodes = 936, splits = 2
 """
@@ -204,16 +191,11 @@ sched_reserve: graph: nodes = 936, splits = 2
 
 def test_buffers_are_counted_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     places = {"CUDA0": "card", "RPC0": "10.0.0.2:50052", "RPC1": "10.0.0.2:50052"}
-    places["RPC2"] = "10.0.0.3:50052"
     devices = [Device(name, place, 1, 1, "GPU", 0) for name, place in places.items()]
     monkeypatch.setattr(module, "log_lines", LINES.splitlines)
     monkeypatch.setattr(module, "devices", lambda: devices)
     usages = allocated()
-    assert usages == {
-        RAM: Usage(int(28.5 * MIB), 3 * MIB, 5 * MIB, MIB // 4),
-        "CUDA0": Usage(4 * MIB, 8 * MIB, 16 * MIB),
-        "RPC0": Usage(2 * MIB),
-        "RPC1": Usage(1 * MIB),
-        "RPC2": Usage(MIB // 2),
-    }
-    assert together([usages, usages])["CUDA0"].total_bytes == 56 * MIB
+    ram = Usage(int(28.5 * MIB), 3 * MIB, 5 * MIB, MIB // 4)
+    far = {"RPC0": Usage(2 * MIB), "RPC1": Usage(1 * MIB)}
+    assert usages == {RAM: ram, "CUDA0": Usage(4 * MIB, 8 * MIB), **far}
+    assert together([usages, usages])["CUDA0"].total_bytes == 24 * MIB

@@ -16,7 +16,6 @@ CPU, REMOTE, BOTH = ["cpu"], ["RPC0"], ["RPC0", "RPC1"]
 WANTED = 0.02
 LAYERS = (0, 10, None)
 EXACT: Options = {"n_ctx": 512, "threads": 1, "n_batch": 128, "repack": False}
-PROMPT = "Write a short poem about the sea at night."
 
 _TARGET: Options = {"n_ctx": 4096, "max_rows": 16, "load_mode": "copy"}
 _DRAFT: Options = {"n_ctx": 4096, "max_rows": 1, "load_mode": "copy"}
@@ -75,22 +74,6 @@ def test_memory_is_predicted_and_layers_are_where_they_were_sent(memory: Memory)
     assert none["RAM"] > ten["RAM"] > every["RAM"]
     shared = memory["the target on two devices, 2 to 1"]
     assert shared["RPC0"][1] > shared["RPC1"][1] > 0
-
-
-def test_the_same_text_anywhere(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
-    """The CPU for both first."""
-    places = [(CPU, CPU), (REMOTE, REMOTE), (REMOTE, CPU), (CPU, REMOTE), (BOTH, CPU)]
-    job = {"do": "text", "path": str(smollm2_path), "prompt": PROMPT, "temperature": 0.8}
-    jobs = [
-        {**job, "options": EXACT | {"devices": target}, "draft_devices": draft_model}
-        for target, draft_model in places
-    ]
-    answers = results(servers, jobs, tmp_path)
-    assert [each["text"] for each in answers] == [answers[0]["text"]] * len(jobs)
-    assert all(each["drafted"] for each in answers)
-    for devices, each in zip(places, answers, strict=True):
-        for wanted, used in zip(devices, each["places"], strict=True):
-            assert {*wanted} - {"cpu"} == {*used} - {"RAM"}
 
 
 def test_the_same_bits_anywhere(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:

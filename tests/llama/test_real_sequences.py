@@ -70,27 +70,25 @@ def test_a_pass_that_is_cancelled_leaves_every_sequence_true(
     own.close()
 
 
-@pytest.mark.parametrize(
-    ("order", "widths", "close"), [((0, 1, 2, 3), (1, 1, 1, 1), 0.0), ((2, 0, 1), (1, 3, 2), 0.1)]
-)
+@pytest.mark.parametrize(("widths", "close"), [((1, 1, 1, 1), 0.0), ((3, 2, 1), 0.1)])
 def test_rows_are_those_of_a_context_of_ones_own_bit_for_bit_at_one_width(
     sequences: LlamaSequences,
     context: LlamaContext,
     tokens: list[int],
-    order: Sequence[int],
     widths: Sequence[int],
     close: float,
 ) -> None:
     texts = [tokens[:40], tokens[3:20], tokens[10:77], tokens[1:9]]
-    for place in order:
-        sequences.views[place].prefill(texts[place][: -widths[place]])
-    rows = sequences.together([one_pass(place, texts[place], widths[place]) for place in order])
-    for place, its in zip(order, [each.copy() for each in rows], strict=True):
+    asked = [one_pass(place, texts[place], width) for place, width in enumerate(widths)]
+    for place, request in asked:
+        sequences.views[place].prefill(request.tokens[: -request.rows])
+    for (_, request), rows in zip(
+        asked, [each.copy() for each in sequences.together(asked)], strict=True
+    ):
         context.truncate(0)
-        context.prefill(texts[place][: -widths[place]])
-        alone = context.logits(texts[place], rows=widths[place])
-        assert its.shape == alone.shape
-        np.testing.assert_allclose(its, alone, atol=close, rtol=0)
+        context.prefill(request.tokens[: -request.rows])
+        alone = context.logits(request.tokens, rows=request.rows)
+        np.testing.assert_allclose(rows, alone, atol=close, rtol=0, strict=True)
 
 
 def test_a_copied_prefix_and_moved_neighbours_go_on(
@@ -125,60 +123,46 @@ def test_a_copied_prefix_and_moved_neighbours_go_on(
     np.testing.assert_array_equal(sequences.together([one_pass(2, [*idle, 9])])[0], of_idle)
 
 
-def request(
-    key: int, options: ReplyOptions, repeated: int = 6, *, deterministic: bool = True
-) -> Request:
+def request(key: int, options: ReplyOptions, repeated: int = 6) -> Request:
     conversation = Conversation("You are a brief and precise assistant. " * repeated)
     conversation.append_user(PROMPTS[key])
-    options = replace(options, seed=100 + key)
-    return Request(key, conversation.messages, options, deterministic=deterministic)
+    return Request(key, conversation.messages, replace(options, seed=100 + key), deterministic=True)
 
 
 def replies(assistant: Assistant, requests: Iterable[Request]) -> dict[int, Reply]:
     return {each.key: each.reply for each in answers(assistant, iter(requests)) if each.reply}
 
 
-def texts(assistant: Assistant, options: ReplyOptions) -> list[tuple[object, ...]]:
-    """Return the answers to all prompts; the assistant is closed."""
-    made = replies(assistant, [request(key, options) for key in range(len(PROMPTS))])
-    assistant.close()
-    assert len(made) == len(PROMPTS)
-    return [(key, made[key].tokens, made[key].stop_reason) for key in sorted(made)]
-
-
-def loaded(smollm2_path: Path, count: int, *, exact: bool, draft: str = "off") -> Assistant:
-    path = str(smollm2_path)
-    launch = LaunchOptions(
-        target=path,
-        draft_model=path if draft == "model" else None,
-        draft=draft,
-        exact=exact,
-        load=LoadOptions(n_ctx=512),
-    )
+def loaded(smollm2_path: Path, count: int, draft: str = "off") -> Assistant:
+    path, load_options = str(smollm2_path), LoadOptions(n_ctx=512)
+    pair = (path, path) if draft == "model" else (path, None)
+    launch = LaunchOptions(*pair, draft=draft, exact=True, load=load_options)
     return load(make_plan(launch, parallel=count), parallel=count).assistant
 
 
-@pytest.mark.parametrize(("count", "draft"), [(2, "lookup"), (3, "model"), (5, "off")])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_same_bytes_alone_and_in_parallel_under_exact(
-    smollm2_path: Path, temperature: float, count: int, draft: str
+    smollm2_path: Path, temperature: float
 ) -> None:
-    options = ReplyOptions(
-        SamplingParams(temperature=temperature, repeat_penalty=1.1), max_tokens=24
-    )
-    alone = texts(loaded(smollm2_path, 1, exact=True), options)
-    assistant = loaded(smollm2_path, count, exact=True, draft=draft)
-    assert assistant.count == count
-    assert texts(assistant, options) == alone
+    sampling = SamplingParams(temperature=temperature, repeat_penalty=1.1)
+    requests = [request(key, ReplyOptions(sampling, max_tokens=24)) for key in range(len(PROMPTS))]
+    texts = []
+    for count, draft in ((1, "off"), (2, "lookup"), (3, "model")):
+        assistant = loaded(smollm2_path, count, draft)
+        assert assistant.count == count
+        made = replies(assistant, requests)
+        texts.append([(made[key].tokens, made[key].stop_reason) for key in range(len(PROMPTS))])
+        assistant.close()
+    assert texts[0] == texts[1] == texts[2]
 
 
 def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(smollm2_path: Path) -> None:
     options = ReplyOptions(SamplingParams(temperature=0.8), max_tokens=12)
     first, other = (request(key, options, 30) for key in range(2))
-    alone = loaded(smollm2_path, 1, exact=True)
+    alone = loaded(smollm2_path, 1)
     expected = replies(alone, [other])[1]
     alone.close()
-    assistant = loaded(smollm2_path, 2, exact=True, draft="lookup")
+    assistant = loaded(smollm2_path, 2, "lookup")
     replies(assistant, [first])
     reply = replies(assistant, [other])[1]
     assistant.close()

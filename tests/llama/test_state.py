@@ -117,10 +117,7 @@ def forge(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change a header, and its checksum with it."""
     header = json.loads((directory / "state.json").read_text().partition("\n")[2])
     change(header)
-    write_header(directory, json.dumps(header).encode())
-
-
-def write_header(directory: Path, body: bytes) -> None:
+    body = json.dumps(header).encode()
     (directory / "state.json").write_bytes(_checksum(body) + b"\n" + body)
 
 
@@ -142,22 +139,11 @@ def test_what_belongs_to_something_else_is_not_restored(
         assert why_unfit(other, saved) == f"it is of another {name}"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"[]", b"null", b"{}", b"[" * 100_000, b'{"belongs_to": [], "extra": {}}', b"\x00" * 100],
-)
-def test_a_header_that_is_none_is_damaged(saved: Path, other: LlamaContext, body: bytes) -> None:
-    write_header(saved, body)
-    assert why_unfit(other, saved) == "it is damaged"
-    (saved / "state.json").write_bytes(body)
-    assert why_unfit(other, saved) == "it is damaged"
-
-
 @pytest.mark.parametrize("name", ["state.json", "target.kv"])
 def test_not_one_changed_byte_gets_through(saved: Path, other: LlamaContext, name: str) -> None:
     whole = (saved / name).read_bytes()
     moments = random.Random(0)
-    for _ in range(40):
+    for _ in range(20):
         at = moments.randrange(len(whole))
         (saved / name).write_bytes(whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1 :])
         why_unfit(other, saved)

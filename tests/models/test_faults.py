@@ -49,8 +49,8 @@ def test_a_pair_of_processes_survives_the_death_of_the_first(machine: ToyMachine
 
 
 def test_killed_at_random_moments_a_pull_loses_nothing(machine: ToyMachine) -> None:
-    data, kills = bytes(range(250)) * 20_000, 10
-    machine.hub.pause_s = 0.03  # ten seconds for all of it
+    data, kills = bytes(range(250)) * 12_000, 6
+    machine.hub.pause_s = 0.03
     machine.offer("toy", data)
     sent_bytes = kill_until_done(machine, "toy", kills, Random(0))
     assert sent_bytes <= 1.05 * len(data) + kills * (64 << 10)

@@ -4,8 +4,6 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable, UsageError
 from localspec.models.entries import ModelEntry, PairEntry
@@ -36,28 +34,27 @@ def file(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("reference", ["here/my.gguf", "my.gguf", "my.GGUF", "here/model", "model"])
-def test_what_looks_like_a_path_or_is_a_file_is_a_path(reference: str) -> None:
+def test_what_looks_like_a_path_or_is_a_file_is_a_path(folder: Path) -> None:
     Path("here").mkdir()
-    Path(reference).touch()
-    assert resolve(reference, REGISTRY) == Path(reference)
-
-
-def test_paths_are_paths_and_known_names_are_not_hidden(folder: Path) -> None:
-    for name in ("smollm2-135m", "my.gguf"):
+    for name in ("here/my.gguf", "my.gguf", "my.GGUF", "here/model", "model"):
         Path(name).touch()
+        assert resolve(name, REGISTRY) == Path(name)
+    Path("smollm2-135m").touch()
     assert resolve("smollm2-135m", REGISTRY) is REGISTRY.models["smollm2-135m"]
     assert resolve("./smollm2-135m", REGISTRY) == Path("smollm2-135m")
     assert resolve("~/my.gguf", REGISTRY) == folder / "my.gguf"
-    for text, repo, quant in (
-        ("user/repo", "user/repo", None),
-        ("user/repo:q8_0", "user/repo", "q8_0"),
-        ("hf.co/user/repo:Q4_K_M", "user/repo", "Q4_K_M"),
-        ("https://huggingface.co/user/repo", "user/repo", None),
+    for text in (
+        "user/repo",
+        "user/repo:q8_0",
+        "hf.co/user/repo:Q4",
+        "https://huggingface.co/user/repo",
     ):
         reference = hub_name(text)
         assert reference is not None
-        assert (reference.repo, reference.quant) == (repo, quant)
+        assert (reference.repo, reference.quant) == (
+            "user/repo",
+            text.partition("repo:")[2] or None,
+        )
     others = ["name", "name:Q8_0", "./a/b", "/a/b", "~/b", "a/b/c", "a/b.gguf", "../b", "a/.."]
     assert not any(map(hub_name, [*others, "a/b:", "a/" + "b" * 300, ""]))
 
@@ -85,21 +82,15 @@ def test_what_is_not_there_is_an_error_of_one_line(reference: str, match: str) -
     assert len(str(caught.value)) < 400
 
 
-KNOWN = {
-    "qwen2.5-coder:1.5b": "qwen2.5-coder-1.5b",
-    "qwen2.5-coder:1.5b-instruct-q4_K_M": "qwen2.5-coder-1.5b",
-    "Qwen2.5-Coder-1.5B-Instruct-GGUF": "qwen2.5-coder-1.5b",
-    "qwen3:4b": "qwen3-4b",
-    "gemma-3-4b-it": "gemma3-4b",
-    "SmolLM2-135M": "smollm2-135m",
-}
-
-
 def test_models_and_pairs_are_known_by_the_names_of_others_and_a_family_means_all_of_it() -> None:
-    for text, name in KNOWN.items():
-        model = resolve(text, REGISTRY)
-        assert isinstance(model, ModelEntry)
-        assert model.name == name
+    for text, name in (
+        ("qwen2.5-coder:1.5b", "qwen2.5-coder-1.5b"),
+        ("qwen2.5-coder:1.5b-instruct-q4_K_M", "qwen2.5-coder-1.5b"),
+        ("Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b"),
+        ("gemma-3-4b-it", "gemma3-4b"),
+        ("SmolLM2-135M", "smollm2-135m"),
+    ):
+        assert resolve(text, REGISTRY) is REGISTRY.models[name]
     assert REGISTRY.pair("qwen2.5-coder:1.5b") is REGISTRY.pairs["qwen2.5-coder-1.5b"]
     assert REGISTRY.pair("demo") is REGISTRY.pairs["smollm2-135m"]
     family = r"qwen3-0.6b, qwen3-1.7b, .*, qwen3-4b, .*, qwen3-32b or qwen3-next-80b-a3b\?"
@@ -119,9 +110,8 @@ def test_an_import_is_a_name_that_points_to_a_file_or_has_a_copy(store: Store, f
     path = resolve("my-model-q4", EMPTY)
     assert isinstance(path, Path)
     assert path.resolve() == file
-    copy = import_file(file, "copy", EMPTY, store, copy=True)
+    copied = store.path_of(import_file(file, "copy", EMPTY, store, copy=True))
     file.unlink()
-    copied = store.path_of(copy)
     assert copied is not None
     assert copied.read_bytes() == model_file()
     copied.unlink()
@@ -145,10 +135,10 @@ def test_names_of_known_models_are_theirs(store: Store, file: Path) -> None:
             import_file(other, name, registry, store)
 
 
-@pytest.mark.parametrize("name", ["", "../x", "/etc/passwd", "a/b", "a\0b", "-x", "x" * 81, "a b"])
-def test_a_name_is_no_path(store: Store, file: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be a name"):
-        import_file(file, name, EMPTY, store)
+def test_a_name_is_no_path(store: Store, file: Path) -> None:
+    for name in ("", "../x", "/etc/passwd", "a/b", "a\0b", "-x", "x" * 81, "a b"):
+        with pytest.raises(UsageError, match="cannot be a name"):
+            import_file(file, name, EMPTY, store)
     assert not store.root.exists()
 
 
@@ -166,31 +156,20 @@ def test_what_is_no_model_is_not_imported(store: Store, folder: Path, file: Path
     "text",
     [
         "{",
-        "[]",
-        "models = 1",
         "[models.a]\nb = 1\n",
         "\0",
-        "top = 1\n",
         "\udcff",
         f'[models.a]\norigin = "/a.gguf"\nfiles = [{{ size_bytes = 1, sha256 = "{"a" * 64}" }}]\n',
-        *(
-            f'[models.a]\norigin = "x"\nsize_bytes = 1\nsha256 = {each}\n'
-            for each in ('"../../etc/passwd"', '"x"', "5", '""')
-        ),
+        '[models.a]\norigin = "x"\nsize_bytes = 1\nsha256 = "../../etc/passwd"\n',
     ],
 )
 def test_a_damaged_list_of_imports_is_an_error_and_stays(store: Store, text: str) -> None:
     store.root.mkdir()
     (store.root / "imports.toml").write_text(text, errors="surrogateescape")
-    with pytest.raises(
-        LocalspecError, match=r"imports\.toml cannot be read .*import the"
-    ) as caught:
+    with pytest.raises(LocalspecError, match=r"imports\.toml cannot be read") as caught:
         IMPORTS.load(store.root)
     assert str(caught.value).isprintable()
     assert (store.root / "imports.toml").exists()
-
-
-# Which files of a repository.
 
 
 REPO = (
@@ -199,16 +178,14 @@ REPO = (
 )
 
 
-def choose(quant: str | None, names: str | list[str]) -> list[str]:
-    files = names.split() if isinstance(names, str) else names
-    entries = [ModelEntry(name, 1, "0" * 64) for name in files]
+def choose(quant: str | None, names: str) -> list[str]:
+    entries = [ModelEntry(name, 1, "0" * 64) for name in names.split()]
     return [file.name for file in choose_files("me/m", quant, "Q4_K_M", entries)]
 
 
 def test_a_quantisation_is_chosen_in_any_case_and_what_is_not_there_is_named() -> None:
     for quant, names, expected in (
         (None, REPO, "m-Q4_K_M.gguf"),
-        ("q4_k_m", REPO, "m-Q4_K_M.gguf"),
         ("UD-Q4_K_M", REPO, "m-UD-Q4_K_M.gguf"),
         ("iq4_xs", REPO, "m-IQ4_XS.gguf"),
         ("Q8_0", REPO, "Q8_0/m-00001-of-00002.gguf Q8_0/m-00002-of-00002.gguf"),
@@ -223,19 +200,5 @@ def test_a_quantisation_is_chosen_in_any_case_and_what_is_not_there_is_named() -
         (None, "one.gguf two.gguf", "has no Q4_K_M: it has other files"),
         ("Q4_K_M", "README.md", "has no GGUF file of a model"),
     ):
-        with pytest.raises(ModelUnavailable, match=problem) as caught:
+        with pytest.raises(ModelUnavailable, match=problem):
             choose(quant, names)
-        assert str(caught.value).isprintable()
-
-
-@given(st.text(max_size=40), st.text(max_size=8), st.lists(st.text(max_size=30), max_size=4))
-def test_any_names_give_files_or_one_line(repo: str, quant: str, names: list[str]) -> None:
-    hub_name(f"{repo}:{quant}")
-    try:
-        chosen = choose(quant, [f"{name}.gguf" for name in names])
-    except ModelUnavailable:
-        return
-    for name in chosen:
-        assert not name.startswith("/")
-        assert ".." not in name.split("/")
-        assert "\0" not in name

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -68,30 +69,18 @@ def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: U
     sources(failing(SourceFailedError("no connection")), failing(OSError(28, "No space left")))
     with pytest.raises(ModelUnavailable) as caught:
         obtain(ENTRY, store)
-    assert type(caught.value) is ModelUnavailable
     line = "(hub owner/toy-GGUF: no connection; wheels toy-part…==1.0: No space left)"
     assert line in str(caught.value)
+    assert type(caught.value) is ModelUnavailable
     sources(failing(IntegrityError("toy: the size is 1 bytes")), failing(SourceFailedError("no")))
     with pytest.raises(IntegrityError, match="hub owner/toy-GGUF: the size is 1 bytes"):
         obtain(ENTRY, store)
-    modes: list[bool] = []
-
-    def source(_: object, __: ModelEntry, ___: Store, offline: bool, ____: object) -> Path:
-        modes.append(offline)
-        raise SourceFailedError("offline")
-
-    sources(source, source)
     with pytest.raises(ModelUnavailable, match="once online, run `localspec pull toy`"):
-        obtain(ENTRY, store, offline=True)
-    assert modes == [True, True]
+        obtain(entry_for(DATA, HUB), store, offline=True)
+    sources(delivering, NEVER)
     for error in (OSError("closed pipe"), RuntimeError("cancelled")):
-
-        def cancel(_: Progress, error: Exception = error) -> None:
-            raise error
-
-        sources(delivering, NEVER)
         with pytest.raises(type(error), match=str(error)):
-            obtain(ENTRY, store, progress=cancel)
+            obtain(ENTRY, store, progress=Mock(side_effect=error))
         assert store.path_of(ENTRY) is None
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +47,8 @@ def facts(machine: ToyMachine, name: str = "toy") -> dict[str, Any]:
     return dict(json.loads(machine.run("show", name, "--json").out))
 
 
-def today() -> str:
-    return datetime.now(UTC).date().isoformat()
-
-
 def pulled(machine: ToyMachine, *arguments: str) -> list[Path]:
-    done = machine.run("pull", *arguments)
-    assert done.code == 0, done.err
-    return [Path(line) for line in done.out.splitlines()]
+    return [Path(line) for line in machine.succeed("pull", *arguments).out.splitlines()]
 
 
 def refused(machine: ToyMachine, word: str, name: str = "toy", **variables: str) -> None:
@@ -66,12 +60,12 @@ def refused(machine: ToyMachine, word: str, name: str = "toy", **variables: str)
 
 
 def test_what_the_hub_has_at_the_first_pull_counts_from_then_on(machine: ToyMachine) -> None:
-    before, began = facts(machine), today()
+    before = facts(machine)
     assert (before["size_bytes"], before["sha256"], before["learnt"]) == (None, None, None)
     (path,) = pulled(machine, "toy")
     assert path.read_bytes() == DATA
     after = facts(machine)
-    assert after["learnt"] in {began, today()}  # midnight may have been between
+    assert date.fromisoformat(after["learnt"])
     assert (after["commit"], after["size_bytes"]) == (COMMIT, len(DATA))
     assert after["sha256"] == entry_for(DATA).sha256
     move_on(machine)
@@ -83,9 +77,7 @@ def test_what_the_hub_has_at_the_first_pull_counts_from_then_on(machine: ToyMach
     assert pulled(machine, "toy")[0].read_bytes() == DATA
     assert "re-hashed" in machine.run("doctor", "--offline", "--verify").out
     path.write_bytes(DATA[:-1] + b"x")
-    done = machine.run("doctor", "--offline", "--verify")
-    assert done.code == 1
-    assert "holds other bytes, of sha256 " in done.out
+    assert "holds other bytes" in machine.run("doctor", "--offline", "--verify").out
 
 
 @pytest.mark.parametrize("is_here", [True, False])
@@ -105,50 +97,45 @@ def test_rm_forgets_what_was_learnt(machine: ToyMachine, is_here: bool) -> None:
     assert facts(machine, "more")["learnt"] is None
 
 
-@pytest.mark.slow
 def test_a_pull_that_was_cut_wants_the_same_file_when_it_goes_on(machine: ToyMachine) -> None:
-    machine.offer("toy", DATA * 10_000)
-    machine.hub.faults.extend([Fault("cut", 1_500_000)] + [Fault("cut")] * 3)
+    machine.offer("toy", DATA * 3000)
+    machine.hub.faults.extend([Fault("cut", 500_000)] + [Fault("cut")] * 3)
     assert machine.run("pull", "toy").code == 3
     move_on(machine)
     assert machine.run("list").out.split()[-1] == "unfinished"
     (path,) = pulled(machine, "toy")
-    assert machine.hub.offsets[-1] == 1_500_000
-    assert path.read_bytes() == DATA * 10_000
+    assert machine.hub.offsets[-1] == 500_000
+    assert path.read_bytes() == DATA * 3000
 
 
 ELSE = "else/toy-GGUF"
-LEARNS_NOTHING: list[tuple[str, str, dict[str, Any], dict[str, str], str]] = [
-    # A hub that has something else,
-    ("odd", 'size_bytes = 7\nfile = "toy.gguf"', {}, {}, f"of size {len(DATA)}, and models.toml promises 7"),
-    ("odd", f'sha256 = "{"0" * 64}"\nfile = "toy.gguf"', {}, {}, "of sha256 "),
-    ("odd", 'file = "gone.gguf"', {}, {}, f"{REPO} has no gone.gguf with a sha256 at its main branch"),
-    # or none, a portal and a refusal,
-    ("toy", "", {}, {"HF_HUB_OFFLINE": "1"}, "or on the hub (HF_HUB_OFFLINE is set)"),
-    ("toy", "", {}, {"HF_ENDPOINT": "http://127.0.0.1:9"}, "or on the hub (no connect"),
-    ("toy", "", {}, {"LOCALSPEC_OFFLINE": "1"}, "toy was not found locally, and localspec is offline"),
-    ("toy", "", {"portal": True}, {}, "a web page came"),
-    ("toy", "", {"status": 403}, {}, "HTTP 403"),
-    # and one that would choose names in the store.
-    *((name, "", {"listed_sha256": each}, {}, name) for name in ("toy", ELSE) for each in ("../../../escaped", "0" * 63, "G" * 64)),
-]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "entry", "hub", "variables", "word"), LEARNS_NOTHING)
-def test_what_a_hub_does_not_have_or_may_not_say_is_not_learnt(
-    machine: ToyMachine,
-    name: str,
-    entry: str,
-    hub: dict[str, Any],
-    variables: dict[str, str],
-    word: str,
-) -> None:
+def test_what_a_hub_does_not_have_or_may_not_say_is_not_learnt(machine: ToyMachine) -> None:
     machine.hub.files[f"/{ELSE}/resolve/{COMMIT}/toy-Q4_K_M.gguf"] = DATA
-    machine.pairs = f'[models.odd]\nrepo = "{REPO}"\n{entry}\n' if entry else ""
-    for key, value in hub.items():
-        setattr(machine.hub, key, value)
-    refused(machine, word, name, **variables)
-    assert entry or not (machine.data / "pins.toml").exists()
+    for variables, word in (
+        ({"HF_HUB_OFFLINE": "1"}, "or on the hub (HF_HUB_OFFLINE is set)"),
+        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "or on the hub (no connect"),
+        ({"LOCALSPEC_OFFLINE": "1"}, "toy was not found locally, and localspec is offline"),
+    ):
+        refused(machine, word, **variables)
+    for value in ("../../../escaped", "0" * 63, "G" * 64):
+        machine.hub.listed_sha256 = value
+        for name in ("toy", ELSE):
+            refused(machine, name, name)
+    machine.hub.listed_sha256, machine.hub.portal = "", True
+    refused(machine, "a web page came")
+    machine.hub.portal, machine.hub.status = False, 403
+    refused(machine, "HTTP 403")
+    assert not (machine.data / "pins.toml").exists()
+    machine.hub.status = 200
+    for entry, word in (
+        ('size_bytes = 7\nfile = "toy.gguf"', f"of size {len(DATA)}, and models.toml promises 7"),
+        (f'sha256 = "{"0" * 64}"\nfile = "toy.gguf"', "of sha256 "),
+        ('file = "gone.gguf"', f"{REPO} has no gone.gguf with a sha256 at its main branch"),
+    ):
+        machine.pairs = f'[models.odd]\nrepo = "{REPO}"\n{entry}\n'
+        refused(machine, word, "odd")
 
 
 def test_a_hub_that_promises_other_bytes_than_it_sends_is_not_believed(machine: ToyMachine) -> None:
@@ -160,42 +147,24 @@ def test_a_hub_that_promises_other_bytes_than_it_sends_is_not_believed(machine: 
     pulled(machine, "toy")
 
 
-def pair_of(machine: ToyMachine, name: str) -> list[Any]:
-    """Return what the list of pairs has of one."""
-    rows = json.loads(machine.run("search", "--json").out)
-    row = next(each for each in rows if each["name"] == name)
-    return [row.get(key) for key in ("size_bytes", "draft_bytes", "here", "draft_here")]
-
-
 def test_a_pair_of_ones_own_names_models_on_the_hub(machine: ToyMachine) -> None:
     draft_model = model_file(pre="draft")
     machine.hub.files[f"/else/small-GGUF/resolve/{COMMIT}/small-Q8_0.gguf"] = draft_model
     machine.hub.files[f"/else/large-GGUF/resolve/{COMMIT}/large-Q4_K_M.gguf"] = DATA
     names = 'target = "hf.co/else/large-GGUF"\ndraft_model = "else/small-GGUF:q8_0"\n'
     machine.pairs = f"[pairs.mine]\n{names}"
-    assert pair_of(machine, "mine")[:3] == [None, None, False]
     paths = pulled(machine, "mine", "--with-draft")
     assert [path.read_bytes() for path in paths] == [DATA, draft_model]
-    assert pair_of(machine, "mine") == [len(DATA), len(draft_model), True, True]
+    rows = json.loads(machine.run("search", "--json").out)
+    (mine,) = (each for each in rows if each["name"] == "mine")
+    assert (mine["size_bytes"], mine["draft_bytes"]) == (len(DATA), len(draft_model))
+    assert (mine["here"], mine["draft_here"]) == (True, True)
     large, small = "else/large-GGUF:Q4_K_M", "else/small-GGUF:Q8_0"
     items = json.loads(machine.run("list", "--json").out)
     assert [item["name"] for item in items] == [large, small]
     assert pulled(machine, "--offline", "mine") == paths
     assert "stays, because pair mine uses it" in machine.run("rm", large).err
     assert f"removed {small}" in machine.run("rm", "mine").out
-
-
-def test_a_split_model_on_the_hub_keeps_its_name(machine: ToyMachine) -> None:
-    for number, data in enumerate((DATA, NEWER), 1):
-        name = f"large-Q4_K_M-{number:05}-of-00002.gguf"
-        machine.hub.files[f"/else/large-GGUF/resolve/{COMMIT}/{name}"] = data
-    (path,) = pulled(machine, "else/large-GGUF:Q4_K_M")
-    assert path.name == "model-00001-of-00002.gguf"
-    assert path.with_name("model-00002-of-00002.gguf").read_bytes() == NEWER
-    assert machine.run("list").out.split() == ["else/large-GGUF:Q4_K_M", "0", "MB", "store"]
-    assert pulled(machine, "--offline", "else/large-GGUF") == [path]
-    assert machine.run("rm", "else/large-GGUF:Q4_K_M").code == 0
-    assert machine.run("list", "--json").out == "[]\n"
 
 
 SHARDS = [
@@ -211,19 +180,13 @@ ENTRY = replace(of_shards("a/b:Q4_0", SHARDS), quant="Q4_0", pin=Pin("2026-11-20
         ('"a/b"', '"../b"'),
         ('"b-0.gguf"', '"../../escaped.gguf"'),
         (SHARDS[0].sha256, "../../../escaped"),
-        (SHARDS[0].sha256, ""),
         (ENTRY.sha256, "../../../escaped"),
         (COMMIT, "../../escaped"),
         ("2026-11-20", "yesterday"),
         ('"Q4_0"', '"Q4/0"'),
         ('"a/b:Q4_0"', '"../b:Q4_0"'),
-        ('file = "b-0.gguf"', "file = 7"),
         (".shards]]", ".lies]]"),
-        (f"size_bytes = {len(DATA)}", "size_bytes = -1"),
         (f"size_bytes = {len(DATA)}", "size_bytes = true"),
-        (f"size_bytes = {len(DATA)}", 'size_bytes = "1"'),
-        ("", "[]"),
-        ("", "{"),
         ("", "\0"),
         ("", "a = " + "[" * 100_000),
     ],
@@ -241,7 +204,6 @@ def test_a_damaged_list_is_set_aside_and_written_again(
     assert PINS.load(tmp_path) == PINS.load(tmp_path) == {}
     (line,) = capsys.readouterr().err.splitlines()
     assert "pins.toml is now pins.toml.damaged (" in line
-    assert "pull the models again" in line
     assert (tmp_path / "pins.toml.damaged").read_text() == damaged
     PINS.add(tmp_path, ENTRY.name, ENTRY)
     assert PINS.load(tmp_path) == with_pins({}, tmp_path) == {ENTRY.name: ENTRY}
@@ -257,8 +219,7 @@ def test_what_was_removed_meanwhile_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    entry = replace(entry_for(DATA, HubSource("a/b", "b.gguf", COMMIT), name="a/b:Q4_0"))
-    entry = replace(entry, pin=ENTRY.pin, quant="Q4_0")
+    entry = replace(SHARDS[0], name="a/b:Q4_0", pin=ENTRY.pin, quant="Q4_0")
 
     def obtain(entries: list[ModelEntry], *_: object) -> list[Path]:
         assert list(PINS.load(data_dir())) == ["a/b:Q4_0"]

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace as replace_heads
 
 from localspec.decoding.costs import PassCosts
-from localspec.models.entries import Chances, HeadsEntry, ModelEntry, PairEntry, Purpose, parameters
+from localspec.models.entries import Chances, HeadsEntry, ModelEntry, PairEntry, parameters
 from localspec.models.mmproj import takes
 from localspec.models.recommend import (
     MOST_OF_GPU,
@@ -32,28 +32,20 @@ def gpu(total_gb: float, gb_per_s: float | None) -> Memory:
     return replace(ram(total_gb, gb_per_s), name="GPU", most=MOST_OF_GPU)
 
 
-# A system counts a few per cent more bytes than what was bought has gigabytes. Each with why the first, and not a larger one.
+# Each with why the first, and not a larger one.
 MACHINES = {
     # Nothing leaves half of it to others.
     "2 GB, CPU": ([ram(2, 8)], ["qwen3.5-0.8b"]),
-    # 2 GB may be taken.
-    "4 GB, CPU": ([ram(4, 15)], ["qwen3.5-2b", "qwen3.5-0.8b"]),
     "8 GB, CPU": ([ram(8, 30)], ["gemma4-e2b", "qwen3.5-2b", "qwen3.5-0.8b"]),
     # Of gemma4-e4b a token reads 4.5 of 8 billion parameters; gemma4-12b would do 5.2 tokens/s.
     "16 GB, CPU": ([ram(16, 35)], ["gemma4-e4b", "gemma4-e2b", "qwen3.5-2b"]),
     # Of mixtures of experts a token reads a seventh.
     "32 GB, CPU": ([ram(32, 60)], ["gemma4-26b-a4b", "gemma4-12b", "gemma4-e4b"]),
-    "64 GB, CPU": ([ram(64, 60)], ["qwen3.6-35b-a3b", "gemma4-26b-a4b", "gemma4-12b"]),
     "128 GB, CPU": ([ram(134, 200)], ["qwen3.6-35b-a3b", "gemma4-26b-a4b", "gemma4-31b"]),
     # A GPU that was not measured is taken to be fast.
     "8 GB GPU": ([gpu(8, None), ram(16, 40)], ["gemma4-e4b", "gemma4-e2b", "qwen3.5-2b"]),
     # 20.3 GB may be taken, which the mixture of 35B misses.
-    "24 GB GPU": (
-        [gpu(23.9, 900), ram(32, 60)],
-        ["gemma4-26b-a4b", "gemma4-31b", "gemma4-12b"],
-    ),
-    # Its memory is everybody's.
-    "16 GB, Apple": ([ram(16, 100)], ["gemma4-12b", "gemma4-e4b", "gemma4-e2b"]),
+    "24 GB GPU": ([gpu(23.9, 900)], ["gemma4-26b-a4b", "gemma4-31b", "gemma4-12b"]),
     "64 GB, Apple": ([ram(64, 400)], ["qwen3.6-35b-a3b", "gemma4-26b-a4b", "gemma4-31b"]),
 }
 
@@ -83,36 +75,28 @@ def registry_of(sizes: dict[str, int]) -> Registry:
 def test_what_suits_less_follows_and_what_is_free_changes_nothing() -> None:
     registry = registry_of({"a": 5 * GB, "b": 6 * GB, "moe": 7 * GB, "c": 30 * GB, "d": 20 * GB})
     proposals = recommend(registry, [ram(24, 20)])
-    assert [(each.pair, each.suits) for each in proposals] == [
-        ("moe", Suits.WELL),
-        ("a", Suits.SLOW),
-        ("b", Suits.SLOW),
-    ]
+    suits = {each.pair: each.suits for each in proposals}
+    assert suits == {"moe": Suits.WELL, "a": Suits.SLOW, "b": Suits.SLOW}
+    assert [*suits] == ["moe", "a", "b"]
     assert proposals[0].tokens_per_s == pytest.approx(20 / 0.7)
     assert proposals[1].tokens_per_s == pytest.approx(4)
     big = recommend(registry_of({"c": 18 * GB, "d": 16 * GB}), [ram(24, 20)])
     assert [(each.pair, each.suits) for each in big] == [("d", Suits.TIGHT), ("c", Suits.TIGHT)]
-    cases: list[tuple[int, list[Memory], Purpose]] = [
-        (5 * GB, [ram(3, 20)], "chat"),
-        (0, [ram(3, 20)], "chat"),
-        (GB, [ram(8, 20)], "code"),
-        (GB, [], "chat"),
-    ]
-    for size, memories, kind in cases:
-        assert recommend(registry_of({"a": size}), memories, kind) == ()
+    for size in (0, 5 * GB):
+        assert recommend(registry_of({"a": size}), [ram(3, 20)]) == ()
+    assert recommend(registry_of({"a": GB}), [ram(8, 20)], "code") == ()
+    assert recommend(registry_of({"a": GB}), []) == ()
     registry = registry_of({"a": 2 * GB})
     assert recommend(registry, [gpu(8, None), ram(8, 60)])[0].memory.name == "GPU"
     assert recommend(registry, [gpu(2.8, None), ram(8, 60)])[0].memory.name == "RAM"
     labels = {"135M": 135e6, "0.5B": 5e8, "30.5B": 3.05e10}
     assert {label: parameters(label) for label in labels} == pytest.approx(labels)
-    memory = ram(24, 48)
-    proposed = [
-        recommend(load_registry(), [replace(memory, free_bytes=free * GB)])
-        for free in (1, 4, 12, 19, 23)
-    ]
-    assert len({tuple(each.pair for each in proposals) for proposals in proposed}) == 1
-    assert [proposals[0].is_short for proposals in proposed] == [True, True, False, False, False]
-    assert not recommend(load_registry(), [memory])[0].is_short
+    memory, short, first = ram(24, 48), [], set()
+    for free in (GB, 4 * GB, 12 * GB, 23 * GB, None):
+        best_one, *_ = recommend(load_registry(), [replace(memory, free_bytes=free)])
+        short.append(best_one.is_short)
+        first.add(best_one.pair)
+    assert (short, len(first)) == ([True, True, False, False, False], 1)
 
 
 CHANCES = Chances(code=0.84, thoughts=0.6)
@@ -133,98 +117,57 @@ def heads_of(kind: str = "mtp", step: float | None = 0.1, chances: Chances = CHA
 CHEAP, DEAR = PassCosts((1, 8), (1.0, 1.2)), PassCosts((1, 8), (1.0, 8.0))
 
 
-@pytest.mark.parametrize(
-    ("memory", "heads", "active", "outlook"),
-    [
+def test_what_heads_add_is_foreseen_where_figures_say_it() -> None:
+    fast, slow, heads = gpu(24, 200), ram(24, 90), heads_of()
+    measured = replace(fast, usual=CHEAP, is_usual_measured=True)
+    own = replace(fast, passes={"0" * 64: PassCosts((1, 8), (0.05, 0.06))})
+    may, pays = (
+        "its heads may make it faster",
+        "about 50 with its heads on code, 31 in its thoughts",
+    )
+    cases: list[tuple[Memory, HeadsEntry, str | None, str]] = [
         # Measured: what pays is said of each kind of text.
-        (
-            replace(gpu(24, 200), passes={"0" * 64: PassCosts((1, 8), (0.05, 0.06))}),
-            heads_of(),
-            None,
-            ", about 50 with its heads on code, 31 in its thoughts",
-        ),
-        (
-            replace(gpu(24, 200), usual=CHEAP, is_usual_measured=True),
-            heads_of(),
-            None,
-            ", about 50 with its heads on code, 31 in its thoughts",
-        ),
-        (
-            replace(ram(24, 90), usual=DEAR, is_usual_measured=True),
-            heads_of(),
-            None,
-            ", its heads would not make it faster",
-        ),
+        (own, heads, None, pays),
+        (measured, heads, None, pays),
+        (replace(slow, usual=DEAR, is_usual_measured=True), heads, None, "its heads would not make it faster"),
         # Foreseen by another machine's costs: only what is clear.
-        (
-            replace(gpu(24, 200), usual=ON_A_GPU),
-            heads_of(),
-            None,
-            ", about 34 with its heads on code, 25 in its thoughts",
-        ),
-        (
-            replace(ram(24, 90), usual=ON_A_CPU),
-            heads_of(),
-            None,
-            ", its heads may make it faster",
-        ),
+        (replace(fast, usual=ON_A_GPU), heads, None, "about 34 with its heads on code, 25 in its thoughts"),
+        (replace(slow, usual=ON_A_CPU), heads, None, may),
         # Nothing is known of what passes cost, of the step, of chances, or of how many experts a pass reads.
-        (gpu(24, 200), heads_of(), None, ", its heads may make it faster"),
-        (
-            replace(gpu(24, 200), usual=CHEAP),
-            heads_of(step=None),
-            None,
-            ", its heads may make it faster",
-        ),
-        (
-            replace(gpu(24, 200), usual=CHEAP),
-            heads_of(chances=Chances()),
-            None,
-            ", its heads may make it faster",
-        ),
-        (
-            replace(gpu(24, 200), usual=CHEAP, is_usual_measured=True),
-            heads_of(),
-            "3B",
-            ", its heads may make it faster",
-        ),
-        # Without a speed there is nothing to add to.
-        (gpu(24, None), heads_of(), None, ""),
-    ],
-)
-def test_what_heads_add_is_foreseen_where_figures_say_it(
-    memory: Memory, heads: HeadsEntry, active: str | None, outlook: str
-) -> None:
-    assert with_heads(memory, heads, active).outlook == outlook
+        (fast, heads, None, may),
+        (replace(fast, usual=CHEAP), heads_of(step=None), None, may),
+        (replace(fast, usual=CHEAP), heads_of(chances=Chances()), None, may),
+        (measured, heads, "3B", may),
+    ]  # fmt: skip
+    for memory, entry, active, outlook in cases:
+        assert with_heads(memory, entry, active).outlook == f", {outlook}"
+    assert not with_heads(gpu(24, None), heads).outlook, "there is no speed to add to"
 
 
 def test_the_speed_with_heads_is_that_of_the_best_length() -> None:
     flat = replace(gpu(24, 200), usual=PassCosts((1, 8), (1.0, 1.0)), is_usual_measured=True)
     certain = heads_of(step=0.5, chances=Chances(chat=0.9))
     speeds = with_heads(flat, certain).with_heads
-    # One token: 1.9 / 1.5; two: 2.71 / 2; three: 3.439 / 2.5; four: 4.0951 / 3; five: 4.68559 / 3.5.
-    assert speeds is not None
-    assert speeds.keys() == {"chat"}
-    assert speeds["chat"] == pytest.approx(20 * 3.439 / 2.5)
+    # Two tokens: 2.71 / 2; three: 3.439 / 2.5; four: 4.0951 / 3.
+    assert speeds == pytest.approx({"chat": 20 * 3.439 / 2.5})
     # One pass for the whole draft: seven tokens are 5.69532790 / 1.5.
     of_block = with_heads(flat, replace_heads(certain, kind="dflash")).with_heads
-    assert of_block is not None
-    assert of_block["chat"] == pytest.approx(20 * 5.6953279 / 1.5)
+    assert of_block == pytest.approx({"chat": 20 * 5.6953279 / 1.5})
 
 
 def test_heads_in_a_file_of_their_own_take_a_step_of_its_size() -> None:
     memory = replace(gpu(24, 200), usual=CHEAP, is_usual_measured=True)
     target = ModelEntry("m", 10 * GB, "0" * 64)
     apart = replace_heads(heads_of(step=None), target="m")
-    file = ModelEntry("m-heads", GB, "1" * 64, heads=apart)
-    same = with_heads(memory, heads_of(step=0.1))
-    proposal = best("m", target, [memory], file)
-    assert proposal is not None
-    assert proposal.outlook == same.outlook
-    # Of a size that is still to be learnt, nothing is promised.
-    proposal = best("m", target, [memory], ModelEntry("m-heads", heads=apart))
-    assert proposal is not None
-    assert "may make" in proposal.outlook
+    file, unknown = (
+        ModelEntry("m-heads", GB, "1" * 64, heads=apart),
+        ModelEntry("m-heads", heads=apart),
+    )
+    known, later = (best("m", target, [memory], each) for each in (file, unknown))
+    assert known is not None
+    assert known.outlook == with_heads(memory, heads_of(step=0.1)).outlook
+    assert later is not None
+    assert "may make" in later.outlook, "of a size that is still to be learnt, nothing is promised"
 
 
 def test_what_has_to_be_taken_counts_in_memory() -> None:

@@ -1,11 +1,7 @@
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
 from lab.fuzz.target import load
@@ -14,7 +10,6 @@ from localspec.models.entries import (
     Chances,
     Embedding,
     HubSource,
-    ModelEntry,
     TailoredFor,
     WheelSource,
 )
@@ -56,11 +51,8 @@ def test_an_entry_is_read_whole() -> None:
     assert (model.params, model.licence, model.read_bytes) == ("0.5B", "apache-2.0", 10)
     wheels = WheelSource("toy-part{part}==1.0", "*/data/part{part:02}.bin", 11)
     assert model.sources == (HubSource("owner/Toy-GGUF", "sub/toy.Q4.gguf", "abc"), wheels)
-    assert wheels.in_order()[8:] == [
-        ("toy-part9==1.0", "*/data/part09.bin"),
-        ("toy-part10==1.0", "*/data/part10.bin"),
-        ("toy-part11==1.0", "*/data/part11.bin"),
-    ]
+    assert wheels.in_order()[8] == ("toy-part9==1.0", "*/data/part09.bin")
+    assert wheels.in_order()[10:] == [("toy-part11==1.0", "*/data/part11.bin")]
     pair = changed('draft = "lookup"', 'draft = "model"\ndraft_model = "toy"').pair("p")
     assert (pair.target, pair.draft, pair.draft_model) == ("toy", "model", "toy")
     assert changed('good_for = "tests"', 'recommend = "code"').pair("p").recommend == "code"
@@ -76,75 +68,54 @@ def test_an_entry_is_read_whole() -> None:
     [
         (LICENCE, "sampling = 1\n", "models.toy.sampling must be a table, not '1'"),
         (LICENCE, "sampling = { top_p = 2 }\n", "sampling.top_p cannot be used: top_p is 2"),
-        (LICENCE, "sampling = { top_k = 0.5 }\n", "top_k is 0.5: it takes a whole number"),
         (LICENCE, "sampling = { seed = 1 }\n", "models.toy.sampling.seed is not a known option"),
-        (
-            LICENCE,
-            "sampling = { presence_penalty = 1 }\n",
-            "presence_penalty is not a known option",
-        ),
         (LICENCE, 'active = "some"\n', "models.toy.active cannot be 'some'"),
         (LICENCE, 'heads_to_convert = ["x"]\n', r"models.toy.heads_to_convert.* cannot be 'x'"),
-        (LICENCE, "heads = true\n", "models.toy.heads must be a table"),
         (LICENCE, "heads = {}\n", r"models.toy.heads.kind is missing"),
         (LICENCE, HEADS.replace("mtp", "medusa"), r"heads.kind is 'medusa': choose one of"),
         (LICENCE, HEADS.replace("2026-11", "soon"), "models.toy.heads.date cannot be 'soon'"),
         (LICENCE, HEADS.replace("}", ", step = 1.5}"), r"models.toy.heads.step must be"),
         (LICENCE, HEADS.replace("}", ", target = 'x'}"), r"heads.target is 'x': there is no model"),
-        (
-            LICENCE,
-            HEADS.replace("}", ", chances = {poems = 0.5}}"),
-            r"chances.poems is not a known",
-        ),
+        (LICENCE, HEADS.replace("}", ", chances = {x = 0.5}}"), r"chances.x is not a known"),
         (LICENCE, "year = 26\n", "models.toy.year must be"),
         (LICENCE, 'embedding = { question = "x" }\n', r"embedding\.question is not a known key"),
         ("size_bytes = 10", "size_bytes = 0", "models.toy.size_bytes must be"),
         ("size_bytes = 10", "size_bytes = true", "models.toy.size_bytes must be"),
-        ("size_bytes = 10", "size_bytes = 1.5", "models.toy.size_bytes must be"),
-        ("context = 512", 'context = "512"', "models.toy.context must be"),
+        ("size_bytes = 10", "size_bytes = 0x" + "f" * 5000, "not a number of thousands of digits"),
+        ("size_bytes = 10", "size_bytes = " + "9" * 5000, "is not TOML"),
+        ("size_bytes = 10", f"size_bytes = {2**63}", "models.toy.size_bytes must be"),
+        ("size_bytes = 10", "size_bytes = " + "[" * 100_000, "is not TOML"),
+        ("context = 512", "context = [\n1, 0x" + "f" * 5000 + "]", "context must be"),
         ("0" * 64, "0" * 63, "models.toy.sha256 cannot be"),
         ("0" * 64, "G" * 64, "models.toy.sha256 cannot be"),
         ("owner/Toy", "../Toy", "models.toy.repo cannot be"),
         ("owner/Toy", "a/b/Toy", "models.toy.repo cannot be"),
         ("sub/toy", "../toy", "models.toy.file cannot be"),
         ("sub/toy", "/toy", "models.toy.file cannot be"),
-        ("sub/toy", "sub//toy", "models.toy.file cannot be"),
         ("sub/toy", r"sub\\toy", "models.toy.file cannot be"),
         ('"abc"', '"../abc"', "models.toy.revision cannot be"),
-        ("[models.toy]", '[models."../toy"]\n[models.toy]', "is not a usable name"),
         ("[models.toy]", '[models."a/b"]\n[models.toy]', "is not a usable name"),
         ("[models.toy]", "[models]\nx = 1\n[models.toy]", "models.x must be a table"),
         ('"wheels"', '"torrent"', r"models.toy.sources\[1\].kind is 'torrent': choose"),
-        ("size_bytes = 10", "size_bytes = 0x" + "f" * 5000, "not a number of thousands of digits"),
-        ("size_bytes = 10", "size_bytes = " + "9" * 5000, "is not TOML"),
-        ("size_bytes = 10", f"size_bytes = {2**63}", "models.toy.size_bytes must be"),
-        ("size_bytes = 10", "size_bytes = " + "[" * 100_000, "is not TOML"),
-        ("context = 512", "context = [\n1, 0x" + "f" * 5000 + "]", "context must be"),
         ("parts = 11", "parts = 1001", r"sources\[1\].parts must be at most 1000, not '1001'"),
         ("parts = 11", "parts = -1", "parts must be"),
         ('"lookup"', '"lookup"\ndraft_model = "x"', "pairs.p.draft_model is 'x': choose"),
-        ('"toy"\ndraft', '"toy:Q8_0"\ndraft', "pairs.p.target is 'toy:Q8_0': choose one of toy"),
         ('target = "toy"', 'target = "other"', "pairs.p.target is 'other': choose one of toy"),
         ('target = "toy"', 'target = "../x.gguf"', "pairs.p.target cannot be"),
         ('target = "toy"', r'target = "/x\u0000.gguf"', "pairs.p.target cannot be"),
         ('target = "toy"', 'target = "a/b/c"', "pairs.p.target cannot be"),
-        ("toy-part{part}==1.0", "toy-part{part}", "requirement cannot be"),
         ("toy-part{part}==1.0", "--index-url=x{part}==1.0", "requirement cannot be"),
         ("toy-part{part}==1.0", "toy{part} @ https://x==1", "requirement cannot be"),
         ("toy-part{part}==1.0", "toy==1.0", "requirement names no {part}"),
         ("toy-part{part}==1.0", "toy{0.__class__}==1.0", "requirement cannot be"),
         ("*/data", "/data", "member cannot be"),
         ("*/data", "*/../data", "member cannot be"),
-        ("*/data", "..", "member cannot be"),
         ('"lookup"', '"guess"', "pairs.p.draft is 'guess': choose one of lookup, model"),
         ('"lookup"', '"model"', "pairs.p.draft_model is missing"),
         ('default_pair = "p"', "", "my.toml: default_pair is missing"),
         ('default_pair = "p"', 'default_pair = "q"', "default_pair is 'q': choose one of p"),
-        ("params =", "parms =", "models.toy.parms is not a known key"),
         ("[pairs.p]", "[pairs.p]\ntypo = 1", "pairs.p.typo is not a known key"),
-        ("[pairs.p]", '[pairs.p]\nname = "q"', "pairs.p.name is not a known key"),
         ('default_pair = "p"', 'default_pair = "p"\nextra = 1', "extra is not a known key"),
-        ("default_pair", "default pair", "my.toml is not TOML"),
     ],
     ids=lambda text: text[:30],
 )
@@ -185,11 +156,6 @@ def test_heads_are_a_files_own_or_alone_in_one_and_draft_for_a_pair() -> None:
 
 
 def test_an_alias_means_a_pair_or_a_model_and_of_a_wrong_name_similar_ones_are_listed() -> None:
-    text = VALID[: VALID.index("[[")] + VALID[VALID.index("[pairs") :]
-    for line in ('repo = "owner/Toy-GGUF"\n', 'file = "sub/toy.Q4.gguf"\n', 'revision = "abc"\n'):
-        text = text.replace(line, "")
-    with pytest.raises(UsageError, match=r"models.toy.sources is empty and there is no repo"):
-        parse_registry(text, "my.toml")
     below = parse_registry(VALID + '\n[aliases]\nmine = "p"\n', "below.toml")
     registry = parse_registry('[aliases]\nfast = "toy"\n', "my.toml", below)
     assert registry.pair("mine") is registry.pairs["p"]
@@ -200,10 +166,7 @@ def test_an_alias_means_a_pair_or_a_model_and_of_a_wrong_name_similar_ones_are_l
         changed().model("toyy")
     with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
         changed().pair("xyz\n")
-    few = Registry({name: ModelEntry(name) for name in "abcdef"}, {}, "")
-    with pytest.raises(ModelUnavailable, match=r"choose one of a, b, c, d, e, f$"):
-        few.model("zzz")
-    with pytest.raises(ModelUnavailable, match=r"no pair or model 'foo': `localspec search` lists"):
+    with pytest.raises(ModelUnavailable, match="`localspec search` lists"):
         load_registry().require("foo")
 
 
@@ -257,9 +220,8 @@ def test_the_users_file_adds_and_replaces(tmp_path: Path, monkeypatch: pytest.Mo
     after = load_registry()
     assert after.default_pair == "mine"
     mine = after.pair("mine")
-    assert (mine.target, mine.draft, mine.draft_model) == (
-        "/models/my target.gguf", "model", "qwen3-0.6b",
-    )  # fmt: skip
+    assert (mine.target, mine.draft) == ("/models/my target.gguf", "model")
+    assert mine.draft_model == "qwen3-0.6b"
     assert (after.model("smollm2-135m").size_bytes, after.model("smollm2-135m").params) == (7, None)
     assert list(after.models) == list(before.models)
     assert list(after.pairs) == [*before.pairs, "mine"]
@@ -346,11 +308,10 @@ def test_the_registry_of_the_program_is_sound() -> None:
         assert any(isinstance(source, HubSource) for source in model.sources)
         assert model.active is None or model.read_bytes < model.size_bytes
     vectors = {name: each for name, each in registry.models.items() if each.embedding is not None}
-    for model in (each for each in registry.models.values() if each.heads):
-        assert model.heads is not None
-        assert model.is_known
-        assert model.source
-        assert model.date
+    for model in registry.models.values():
+        if model.heads is None:
+            continue
+        assert all((model.is_known, model.source, model.date))
         assert (model.heads.step is None) is (model.heads.target is not None)
         assert (model.heads.chances == Chances()) is (model.heads.published == "")
     for pair in registry.pairs.values():
@@ -365,70 +326,18 @@ def test_the_registry_of_the_program_is_sound() -> None:
         model = registry.model(name)
         assert any(isinstance(source, WheelSource) for source in model.sources)
         assert model.tokenizer is not None
-    assert {"bge-small-en-v1.5", "embeddinggemma-300m", "qwen3-embedding-0.6b"} <= vectors.keys()
     assert all(each.is_known and each.hub and each.hub.revision for each in vectors.values())
     wants = vectors["qwen3-embedding-0.6b"].embedding
     assert wants is not None
     assert (wants.query.count("\n"), wants.passage) == (1, "")
-    model = changed(LICENCE, 'embedding = { passage = "text: " }\n').model("toy")
-    assert model.embedding == Embedding(passage="text: ")
+    passage = changed(LICENCE, 'embedding = { passage = "text: " }\n').model("toy").embedding
+    assert passage == Embedding(passage="text: ")
 
 
-def test_importing_the_room_is_cheap() -> None:
-    names = ("hub", "obtain", "pairs", "pull", "store", "wheels")
-    rooms = ", ".join(f"localspec.models.{name}" for name in names)
-    heavy = "[m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules]"
-    code = f"import sys, {rooms}; print({heavy})"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert loaded.stdout.strip() == b"[]"
-
-
-VALUES = (
-    "0", "-1", "9223372036854775808", "0x" + "f" * 5000, "1e400", "nan", "true", "1979-05-27", "[]", "{}", "[{}]",
-    '""', '"../up"', '"/etc/passwd"', '"a\\\\b"', '"a\\u0000b"', '"\\U0010FFFF"', "'''\n'''", '"' + "x" * 300 + '"',
-    '"toy:Q8_0"', '"a/b/../c.gguf"',
-)  # fmt: skip
-KEYS = [
-    "repo", "file", "files", "revision", "size_bytes", "sha256", "params", "context", "licence", "sources",
-    "tokenizer", "kind", "requirement", "parts", "member", "target", "draft", "draft_model", "good_for", "caveat",
-    "default_pair",
-]  # fmt: skip
-
-
-@given(st.data())
-def test_damage_anywhere_is_an_error_of_one_line_or_a_sound_registry(data: st.DataObject) -> None:
-    lines = VALID.strip().splitlines()
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(lines) - 1))
-        new = f"{data.draw(st.sampled_from(KEYS))} = {data.draw(st.sampled_from(VALUES))}"
-        lines[at : at + data.draw(st.integers(0, 1))] = [new]
-    text = "\n".join(lines)
-    for _ in range(data.draw(st.integers(0, 3))):
-        start = data.draw(st.integers(0, len(text)))
-        text = text[:start] + data.draw(st.text(max_size=8)) + text[start + 20 :]
-    load("registry").check(text.encode(errors="replace"))
-
-
-ODD = [
-    "[models." + '"a"' * 1000,
-    "a." * 5000 + "b = 1",
-    "[" * 5000,
-    "x = " + "{a=" * 2000,
-    "[models.'a\nb']",
-]
-ODD += ['[models."\\u0000"]', "[pairs.a]\n" * 2, "\ufeff", "default_pair = '" + "x" * 100_000 + "'"]
-
-
-@pytest.mark.parametrize("text", ODD, ids=lambda text: text[:20])
-def test_an_odd_text_is_an_error_of_one_line(text: str) -> None:
-    load("registry").check(text.encode())
-
-
-@given(st.text(max_size=60))
-def test_any_name_is_known_or_refused(name: str) -> None:
-    problem = ""
-    try:
-        load_registry().require(name)
-    except LocalspecError as error:
-        problem = str(error)
-    assert problem.isprintable()
+def test_an_odd_text_is_an_error_of_one_line() -> None:
+    for text in ("a." * 5000 + "b = 1", "[models.'a\nb']", "\ufeff", '[models."\\u0000"]'):
+        load("registry").check(text.encode())
+    for name in ("", "\0", "a\nb", "x" * 5000):
+        with pytest.raises(LocalspecError) as caught:
+            load_registry().require(name)
+        assert str(caught.value).isprintable()

