@@ -65,9 +65,7 @@ def of_branches(model: LlamaModel, count: int = 1) -> LlamaSequences:
     return LlamaSequences(model, CancelFlag(), model.options, count, 8, branches=4)
 
 
-def first_difference(
-    model: LlamaModel, depth: int, rounds: int, same: Same = is_close
-) -> str | None:
+def what_differs(model: LlamaModel, depth: int, rounds: int, same: Same = is_close) -> str | None:
     """Draft at random, with branches; return what differs from passes of one token, if anything does."""
     sequences, context = of_branches(model), LlamaContext(model)
     of_both = (sequences, context)
@@ -117,12 +115,12 @@ def difference(
 
 @pytest.mark.parametrize("depth", [40, 250, 505])
 def test_rows_are_those_of_passes_of_one_token(tiny: LlamaModel, depth: int) -> None:
-    assert first_difference(tiny, depth, rounds=12) is None
+    assert what_differs(tiny, depth, rounds=12) is None
 
 
 @pytest.mark.weights
 def test_rows_of_real_weights_are_so_bit_for_bit(smollm2: LlamaModel) -> None:
-    assert first_difference(smollm2, 250, rounds=6, same=same_bits) is None
+    assert what_differs(smollm2, 250, rounds=6, same=same_bits) is None
 
 
 BUGS = table(
@@ -146,7 +144,7 @@ BUGS = table(
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_is_caught(bug: Bug, tiny: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, bug)
-    assert first_difference(tiny, 40, rounds=12) is not None
+    assert what_differs(tiny, 40, rounds=12) is not None
 
 
 def test_only_a_lone_cuttable_sequence_has_branches(tiny: LlamaModel, tmp_path: Path) -> None:
@@ -184,7 +182,7 @@ def test_the_same_bytes_under_exact_with_branches(smollm2_path: Path, temperatur
         str(smollm2_path),
         ("Name three rivers, and say where they are.", "The longest?"),
     )
-    launch = LaunchOptions(path, draft="off", exact=True, load=LoadOptions(n_ctx=512))
+    launch = LaunchOptions(target=path, draft="off", exact=True, load=LoadOptions(n_ctx=512))
 
     def answers(runtime: Runtime, policy: Callable[[list[int]], Policy | None]) -> list[Reply]:
         """Return the answers to one question after the other, by the policy that is made of each prompt."""

@@ -104,7 +104,7 @@ def test_what_cannot_be_is_not_believed_and_what_fails_ends_the_measuring() -> N
     costs = sample(lambda _width: None, OF_DRAFT_MODEL, lambda: next(ticks) // 40 / 64).costs
     assert min(costs.seconds) > 0
     with pytest.raises(Cancelled):
-        sample(Mock(side_effect=[None] * 9 + [Cancelled]), OF_TARGET, lambda: next(ticks) / 9)
+        sample(Mock(side_effect=[None, None, Cancelled]), OF_TARGET, lambda: next(ticks) / 900)
 
 
 @pytest.mark.parametrize(

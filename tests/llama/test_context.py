@@ -14,6 +14,8 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaContext
 
+Patch = pytest.MonkeyPatch
+
 pytestmark = pytest.mark.weights
 
 
@@ -32,9 +34,7 @@ def test_rows_are_those_of_the_last_tokens(context: LlamaContext, tokens: list[i
 
 
 @pytest.mark.parametrize("n_ctx", [2, 100])
-def test_a_small_context_is_full_at_n_ctx_and_too_many_rows_or_tokens_are_refused(
-    smollm2: LlamaModel, tokens: list[int], n_ctx: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_limits(smollm2: LlamaModel, tokens: list[int], n_ctx: int, monkeypatch: Patch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(NativeContext, "decode", None)  # attention is cut without a pass
         context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=n_ctx))
@@ -50,9 +50,7 @@ def test_a_small_context_is_full_at_n_ctx_and_too_many_rows_or_tokens_are_refuse
     context.close()
 
 
-def test_passes_of_a_fixed_width_give_the_rows_of_their_own_tokens_and_keep_no_others(
-    smollm2: LlamaModel, tokens: list[int]
-) -> None:
+def test_passes_of_a_fixed_width_give_their_rows(smollm2: LlamaModel, tokens: list[int]) -> None:
     context, usual = LlamaContext(smollm2), LlamaContext(smollm2)
     context.native.fix_width(4)
     assert context.native.n_ctx == usual.n_ctx - 4
@@ -82,9 +80,7 @@ def test_any_order_of_texts(context: LlamaContext, smollm2: LlamaModel, tokens: 
 
 
 @pytest.mark.parametrize("in_pass", [0, pytest.param(3, marks=pytest.mark.slow)])
-def test_a_flag_set_before_or_in_the_middle_of_a_pass_stops_it_and_the_cache_stays_true(
-    smollm2: LlamaModel, tokens: list[int], monkeypatch: pytest.MonkeyPatch, in_pass: int
-) -> None:
+def test_a_cancel(smollm2: LlamaModel, tokens: list[int], monkeypatch: Patch, in_pass: int) -> None:
     cancel = CancelFlag()
     context = LlamaContext(smollm2, cancel)
     long, passes, decode = (tokens * 12)[: 400 * in_pass + 90], list[int](), native.llama_decode

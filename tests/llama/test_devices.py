@@ -10,6 +10,8 @@ from localspec.llama.devices import Device, _describe, devices, offloads, placed
 from localspec.options import LoadOptions
 from tests.support.checks import refuses
 
+Patch = pytest.MonkeyPatch
+
 CPU = Device("CPU", "cpu", 8, 8, "CPU", 1, "CPU")
 BLAS = Device("BLAS", "blas", 0, 0, "ACCEL", 2, "BLAS")
 CARD = Device("CUDA0", "card", 4, 8, "GPU", 3, "CUDA", "0000:01:00.0")
@@ -19,7 +21,7 @@ IN_CPU = Device("Vulkan1", "graphics", 4, 8, "IGPU", 6, "Vulkan", "0000:00:02.0"
 FAR = Device("RPC0", "host:1", 4, 8, "GPU", 7, "RPC")
 
 
-def placed(known: list[Device], monkeypatch: pytest.MonkeyPatch, **options: object) -> list[str]:
+def placed(known: list[Device], monkeypatch: Patch, **options: object) -> list[str]:
     monkeypatch.setattr("localspec.llama.devices.devices", lambda: known)
     return [each.name for each in placed_on(LoadOptions(**options))]  # type: ignore[arg-type]
 
@@ -35,9 +37,7 @@ def placed(known: list[Device], monkeypatch: pytest.MonkeyPatch, **options: obje
         ([FAR, IN_CPU, CPU], ["RPC0", "Vulkan1"]),
     ],
 )
-def test_by_default_llama_cpps_own_choice_is_made(
-    known: list[Device], names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_llama_cpps_own_choice(known: list[Device], names: list[str], monkeypatch: Patch) -> None:
     assert placed(known, monkeypatch) == names
     assert placed(known, monkeypatch, devices=("auto",)) == names
     assert placed(known, monkeypatch, split="none") == names[:1]
@@ -48,7 +48,7 @@ def test_by_default_llama_cpps_own_choice_is_made(
     assert placed(known, monkeypatch, devices=("Vulkan1",)) == ["Vulkan1"]
 
 
-def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: Patch) -> None:
     cpu = next(device for device in devices() if device.name == "CPU")
     assert not cpu.is_gpu
     assert cpu.total_bytes > 0
@@ -62,7 +62,7 @@ def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: pytest.MonkeyPat
         assert [each.shares_ram for each in known] == shares
 
 
-def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_is_refused(monkeypatch: Patch) -> None:
     known = [CPU, CARD, FAR]
     cases: list[tuple[dict[str, object], str]] = [
         ({"devices": ("CUDA7",)}, "choose one of CPU, CUDA0, RPC0"),
@@ -76,9 +76,7 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert placed(known, monkeypatch, **options, gpu_layers=0) == []
 
 
-def test_of_another_machines_ram_three_quarters_are_free_where_all_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_three_quarters_of_another_machines_ram_are_free(monkeypatch: Patch) -> None:
     for backend, reported, free in (("RPC", 800, 600), ("RPC", 799, 799), ("CPU", 800, 800)):
 
         def fill(_handle: int, props: Any, reported: int = reported) -> None:

@@ -101,9 +101,7 @@ def test_a_text_may_be_as_long_as_the_model_was_trained_for(make: Make, pooling:
     refuses("empty", embedder.tokens, "")
 
 
-def test_what_memory_does_not_hold_is_refused_and_shorter_texts_are_not(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_memory_does_not_hold_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = make(MEAN)
     monkeypatch.setattr("localspec.llama.embedder.free_ram_bytes", lambda: 1000)
     with pytest.raises(ModelLoadError, match=r"a text of 600 tokens takes .* free"):

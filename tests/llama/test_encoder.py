@@ -25,6 +25,9 @@ from tests.support.checks import refuses
 from tests.support.media import picture_file, sound_file
 
 pytestmark = pytest.mark.weights
+Patch = pytest.MonkeyPatch
+Made = Callable[[str], "Seeing"]
+Models = Callable[[str], tuple[Path, Path]]
 OPTIONS = LoadOptions(n_ctx=1024, max_rows=8, n_batch=64, gpu_layers=0).exact()
 _PICTURES = (3, 10, 18, 13, 19)
 """Of the made ones, which are small."""
@@ -62,9 +65,7 @@ class Seeing:
 
 
 @pytest.fixture(scope="module")
-def made(
-    seeing_models: Callable[[str], tuple[Path, Path]],
-) -> Iterator[Callable[[str], Seeing]]:
+def made(seeing_models: Models) -> Iterator[Made]:
     known: dict[str, Seeing] = {}
 
     def get(kind: str) -> Seeing:
@@ -78,9 +79,7 @@ def made(
 
 
 @pytest.mark.parametrize("kind", ["tiles", "grid"])
-def test_branches_and_passes_of_one_width_stand_where_the_positions_are(
-    made: Callable[[str], Seeing], kind: str
-) -> None:
+def test_branches_and_passes_of_one_width_stand_at_positions(made: Made, kind: str) -> None:
     seeing, alone = made(kind), made(kind).context()
     made_of, encoder = (seeing.model, seeing.cancel, OPTIONS, 1, 8), seeing.encoder
     lone, prompt = LlamaSequences(*made_of, branches=2, encoder=encoder), seeing.prompt(1)
@@ -99,9 +98,7 @@ def test_branches_and_passes_of_one_width_stand_where_the_positions_are(
 
 
 @pytest.mark.parametrize("kind", ["tiles", "grid"])
-def test_what_was_evaluated_of_a_picture_outlives_the_process(
-    made: Callable[[str], Seeing], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_outlives_the_process(made: Made, kind: str, tmp_path: Path, monkeypatch: Patch) -> None:
     seeing = made(kind)
     prompt, before, after = seeing.prompt(1), seeing.context(), seeing.context()
     row = seeing.row(before, prompt)
@@ -115,9 +112,7 @@ def test_what_was_evaluated_of_a_picture_outlives_the_process(
     again.close()
 
 
-def test_a_cancel_stops_encoding_and_nothing_is_half_held(
-    made: Callable[[str], Seeing], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cancel_stops_encoding_and_nothing_is_half_held(made: Made, monkeypatch: Patch) -> None:
     seeing = made("sound")
     prompt, context, looks = seeing.prompt(8), seeing.context(), list[bool]()
     expected = seeing.row(context, prompt)
@@ -147,9 +142,7 @@ def test_a_cancel_stops_encoding_and_nothing_is_half_held(
     other.close()
 
 
-def test_what_was_encoded_long_ago_is_encoded_again(
-    made: Callable[[str], Seeing], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_encoded_long_ago_is_encoded_again(made: Made, monkeypatch: Patch) -> None:
     seeing, context = made("tiles"), made("tiles").context()
     prompt = seeing.prompt(0, 2)
     row = seeing.row(context, prompt)
@@ -167,7 +160,7 @@ def test_what_was_encoded_long_ago_is_encoded_again(
     assert np.array_equal(*rows)
 
 
-def test_a_sound_of_no_numbers_fails_alone(made: Callable[[str], Seeing]) -> None:
+def test_a_sound_of_no_numbers_fails_alone(made: Made) -> None:
     hearing = made("sound")
     file = struct.pack("<4sI8sIHHIIHH4sI", b"RIFF", 4036, b"WAVEfmt ", 16, 3, 1, 16000, 64000, 4, 32,
                        b"data", 4000)  # fmt: skip
@@ -181,9 +174,7 @@ def test_a_sound_of_no_numbers_fails_alone(made: Callable[[str], Seeing]) -> Non
         assert np.allclose(hearing.row(context, question), expected, atol=1e-3)
 
 
-def test_files_that_take_turns_are_decoded_once(
-    made: Callable[[str], Seeing], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_take_turns_are_decoded_once(made: Made, monkeypatch: Patch) -> None:
     seeing = made("tiles")
     encoder, reads = Encoder(seeing.model, seeing.path, OPTIONS), list[str]()
     decoded = Encoder._decoded
@@ -209,7 +200,7 @@ def test_files_that_take_turns_are_decoded_once(
     encoder.close()
 
 
-def test_a_model_without_encoder_reads_placeholders(made: Callable[[str], Seeing]) -> None:
+def test_a_model_without_encoder_reads_placeholders(made: Made) -> None:
     seeing = made("grid")
     prompt, context = seeing.prompt(1), LlamaContext(seeing.model)
     line = seeing.model.vocabulary.placeholder
@@ -222,21 +213,14 @@ def test_a_model_without_encoder_reads_placeholders(made: Callable[[str], Seeing
     assert seeing.model.vocabulary.piece(-5) == b""
 
 
-def test_bad_files_are_one_line(made: Callable[[str], Seeing], smollm2_path: Path) -> None:
+def test_bad_files_are_one_line(made: Made, smollm2_path: Path) -> None:
     seeing, hearing = made("tiles"), made("sound")
     refuses("hears no sounds", seeing.encoder.tokens, hearing.part())
     refuses("sees no pictures", hearing.encoder.tokens, seeing.part())
-    seen, heard = seeing.part(), hearing.part()
-    refuses("damaged", seeing.encoder.tokens, replace(seen, data=seen.data[: len(seen.data) // 2]))
-    for data in (
-        heard.data[:44],
-        heard.data[:46],
-        heard.data[:40],
-        b"ID3",
-        b"fLaC",
-        b"RIFF    WAVE",
-    ):
-        refuses(".", hearing.encoder.tokens, replace(heard, data=data))
+    data, heard = seeing.part().data, hearing.part().data
+    refuses("damaged", seeing.encoder.tokens, MediaPart("image", "x", data[: len(data) // 2]))
+    for sound in (heard[:44], heard[:46], heard[:40], b"ID3", b"fLaC", b"RIFF    WAVE"):
+        refuses(".", hearing.encoder.tokens, MediaPart("audio", "x", sound))
     with pytest.raises(ModelLoadError, match="cannot use"):
         Encoder(seeing.model, smollm2_path, OPTIONS)
     small = LlamaContext(seeing.model, options=replace(OPTIONS, n_ctx=64), encoder=seeing.encoder)
@@ -245,9 +229,7 @@ def test_bad_files_are_one_line(made: Callable[[str], Seeing], smollm2_path: Pat
 
 
 @pytest.mark.parametrize("name", ["attention.head_count", "image_size"])
-def test_a_file_that_llama_cpp_gives_up_over_is_blamed(
-    seeing_models: Callable[[str], tuple[Path, Path]], name: str, tmp_path: Path
-) -> None:
+def test_what_ends_llama_cpp_is_blamed(seeing_models: Models, name: str, tmp_path: Path) -> None:
     target, sound = seeing_models("tiles")
     key, data, wrong = f"clip.vision.{name}".encode(), sound.read_bytes(), tmp_path / "wrong.gguf"
     at = data.index(key) + len(key) + 4  # behind its type

@@ -49,6 +49,8 @@ from tests.llama.tiny_models import (
 from tests.support.bugs import Bug
 from tests.support.checks import refuses
 
+Patch = pytest.MonkeyPatch
+
 pytestmark = pytest.mark.slow
 
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, max_rows=8).exact()
@@ -113,8 +115,8 @@ class Bench:
         self.at_place = files.kind in PLACED
         self.target = LlamaModel(files.target, OPTIONS, mtp=own)
         self.heads = LlamaModel(files.heads, OPTIONS, is_heads=True) if files.heads else self.target
-        found = heads_of if own else heads_in
-        self.kind = found(read_header(files.heads or files.target)) or Heads()
+        header = read_header(files.heads or files.target)
+        self.kind = (heads_of(header) if own else heads_in(header)) or Heads()
         self.several = self.kind.count > 1
         self.encoder: Any = None
 
@@ -151,9 +153,7 @@ def text_of(random: Random, length: int) -> list[int]:
     return [random.randrange(255) for _ in range(length)]
 
 
-def check_after_any_drafts(
-    bench: Bench, seed: int, close: float = 0.15, picture: Sequence[int] = ()
-) -> None:
+def check_drafts(bench: Bench, seed: int, close: float = 0.15, picture: Sequence[int] = ()) -> None:
     """Draft, reject and go on; assert that what is proposed then is what heads propose that saw the text alone.
 
     Logits, of 10 and more, may differ by `close`: they come from passes of other widths.
@@ -186,7 +186,7 @@ def check_after_any_drafts(
 
 def test_what_they_propose_depends_on_the_text_alone(bench: Bench) -> None:
     for seed in range(3):
-        check_after_any_drafts(bench, seed)
+        check_drafts(bench, seed)
 
 
 class RandomEncoder:
@@ -217,7 +217,7 @@ def test_beside_a_picture_they_follow_the_rows_of_the_target(bench: Bench) -> No
     bench.encoder = RandomEncoder(bench.target)
     picture = media_ids("a picture", 20, 5 if bench.encoder.mrope else 20)
     for seed in range(2):
-        check_after_any_drafts(bench, seed, picture=picture)
+        check_drafts(bench, seed, picture=picture)
 
 
 @of_followers
@@ -266,7 +266,7 @@ def test_in_chunks_they_evaluate_what_was_due(bench: Bench) -> None:
 
 
 @of_followers
-def test_rows_stay_of_the_latest_tokens(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_stay_of_the_latest_tokens(bench: Bench, monkeypatch: Patch) -> None:
     monkeypatch.setattr(target_rows, "HEADS_MEMORY", 40)
     text = text_of(Random(1), 300)
     _, _, own = bench.made(text)
@@ -353,12 +353,14 @@ def check_several_at_once(bench: Bench) -> None:
         for (slot, request), rows in zip(asked, targets.together(asked), strict=True):
             expected = alone[slot][0].logits(request.tokens, request.rows)
             np.testing.assert_allclose(rows, expected, atol=OTHER_STATE, rtol=0)
+            for each in alone[slot][1::-1]:
+                each.close()
             kept = drafts[slot][: random.randint(0, len(drafts[slot]))]
             # Not what the target has computed: heads alone would not know it.
             following = random.choice([each for each in range(255) if each not in drafts[slot]])
             texts[slot] = [*texts[slot], *kept, following]
-            for each in alone[slot][1::-1]:
-                each.close()
+            if bench.at_place:  # what joint passes round otherwise, they would see
+                targets.views[slot].truncate(0)
     heads.close()
     targets.close()
 
@@ -434,9 +436,7 @@ BUGS_OF_SEVERAL = {
 
 
 @pytest.mark.parametrize("name", BUGS | BUGS_OF_SEVERAL)
-def test_a_planted_bug_is_caught(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_bug_is_caught(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
     kind, bug = (BUGS | BUGS_OF_SEVERAL)[name]
     bench = Bench(written(kind, tmp_path))
     plant(monkeypatch, *bug)
@@ -445,7 +445,7 @@ def test_a_planted_bug_is_caught(
             check_several_at_once(bench)
         else:
             for seed in range(8):
-                check_after_any_drafts(bench, seed, 0.15 if bench.at_place else 0.01)
+                check_drafts(bench, seed, 0.15 if bench.at_place else 0.01)
     bench.close()
 
 
@@ -456,7 +456,7 @@ def mixed_rows(view: HeadSequence, begin: int, end: int) -> list[Rows]:
     return theirs if len(theirs) == len(own) else own
 
 
-def test_rows_of_several_are_not_mixed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_several_are_not_mixed_up(tmp_path: Path, monkeypatch: Patch) -> None:
     """Heads whose logits differ by 5 and more where a row is another's; usually the token outweighs it."""
     target, heads = tmp_path / "target.gguf", tmp_path / "heads.gguf"
     bench = Bench(Files("", write_llama(target, COUNTS), write_eagle3(heads, 0.3)))
@@ -512,9 +512,7 @@ def opened(target: Path, draft: str = "auto", parallel: int = 1, **more: Any) ->
 
 @pytest.mark.first(3)
 @pytest.mark.parametrize("temperature", [0.8, 0.0])
-def test_drafting_with_heads_changes_no_byte_of_the_text(
-    files: Files, temperature: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_drafting_changes_no_byte(files: Files, temperature: float, monkeypatch: Patch) -> None:
     """One answer and three at a time; some of what is drafted is accepted."""
     _, target, heads = files
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(target.parent))  # measurements stay
@@ -559,17 +557,16 @@ def fails_with(error: Exception) -> Callable[..., None]:
 def check_answers(runtime: Runtime, word: str) -> None:
     """See that a target answers, and says in one line why its heads do not draft."""
     assert runtime.assistant.reply("abc", ReplyOptions(seed=1, max_tokens=8)).tokens
-    (note,) = [each for each in runtime.assistant.notes if word in each]
-    assert "\n" not in note
+    notes = [each for each in runtime.assistant.notes if word in each]
+    assert notes
+    assert "\n" not in notes[0]
     runtime.assistant.close()
 
 
 @pytest.mark.parametrize(
     ("lacking", "word"), [(True, "not in the file"), (False, "the heads do not draft: no such")]
 )
-def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_were_named(
-    lacking: bool, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_heads(lacking: bool, word: str, tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "target.gguf"
     target = write_qwen35(path, COUNTS, mtp=int(not lacking), lacking=int(lacking))
     monkeypatch.setattr(heads_module, "follow", fails_with(ModelLoadError("no such function")))
@@ -582,9 +579,7 @@ def test_heads_that_cannot_draft_leave_that_to_others_and_are_an_error_if_they_w
         check_answers(opened(large, draft_model=str(target), fit=True), "recurrent state")
 
 
-def test_heads_that_fail_while_they_are_measured_are_left_out_unless_they_were_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_that_fail_while_measured_are_left_out(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     target = write_qwen35(tmp_path / "target.gguf", COUNTS, mtp=1)
     monkeypatch.setattr(LlamaHeads, "blank_pass", fails_with(PassFailed("no memory for a pass")))
@@ -602,9 +597,7 @@ def test_what_heads_have_no_use_for_is_refused_where_it_was_named(tmp_path: Path
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
-def test_auto_drafts_with_own_heads_and_lookup_in_the_same_replies(
-    parallel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_drafts_by_heads_and_lookup(parallel: int, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     wide = PassCosts((1, 2, 4, 8, 16, 32), (0.01, 0.0105, 0.011, 0.012, 0.014, 0.016))
     costs = PairCosts(wide, PassCosts((1, 16), (0.0008, 0.0015)))
@@ -621,9 +614,7 @@ def test_auto_drafts_with_own_heads_and_lookup_in_the_same_replies(
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
-def test_heads_that_cannot_pay_are_let_go_and_not_loaded_again(
-    parallel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_not_worth_it_are_let_go(parallel: int, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     for module in ("load", "plan"):
         pays = f"localspec.launch.{module}.draft_model_could_win"
@@ -643,11 +634,9 @@ def test_heads_that_cannot_pay_are_let_go_and_not_loaded_again(
 
 
 @pytest.mark.weights
-def test_heads_of_a_real_target_change_no_bit_of_its_rows(
-    smollm2: LlamaModel, smollm2_path: Path, tokens: list[int], tmp_path: Path
-) -> None:
+def test_real_rows_change_by_no_bit(smollm2: LlamaModel, tokens: list[int], tmp_path: Path) -> None:
     layers = (2, 15, 27)
-    file = write_eagle3(tmp_path / "heads.gguf", target=smollm2_path, layers=layers)
+    file = write_eagle3(tmp_path / "heads.gguf", target=smollm2.path, layers=layers)
     target, alone = LlamaContext(smollm2), LlamaContext(smollm2)
     heads_model = LlamaModel(file, smollm2.options, is_heads=True)
     heads = LlamaHeads(heads_model, [target], CancelFlag(), smollm2.options, layers).views[0]

@@ -19,6 +19,8 @@ from localspec.llama.sequences import LlamaSequences
 from localspec.llama.state import StateCopy
 from tests.waiting import until
 
+Patch = pytest.MonkeyPatch
+
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 
@@ -93,9 +95,7 @@ def test_what_is_damaged_or_of_another_model_is_left_alone(
     assert until(lambda: len(list(longest.parents[1].iterdir())) == 1)
 
 
-def test_no_more_is_kept_than_may_be(
-    before: LlamaSequences, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_is_kept(before: LlamaSequences, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(kept_prefixes, "_HOUR_S", 0.001)  # what may be written is another matter
     monkeypatch.setattr(kept_prefixes, "MOST_STATES", 1)
     write(tmp_path, before)
@@ -144,7 +144,7 @@ def test_a_lost_prefix_comes_back(after: LlamaSequences, tokens: list[int], tmp_
 
 
 def test_no_answer_waits_for_the_disk(
-    after: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    after: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     save, may_write = StateCopy.save, threading.Event()
 
@@ -185,7 +185,7 @@ def test_what_is_still_to_be_copied_is_neither_stored_nor_written_over(
 
 
 def test_no_more_is_written_in_an_hour_than_may_be_kept(
-    before: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    before: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     write(tmp_path, before)
     sizes = sorted(each.stat().st_size for each in tmp_path.rglob("target.kv"))

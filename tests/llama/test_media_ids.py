@@ -17,9 +17,7 @@ pieces = st.lists(st.one_of(sizes, st.lists(st.integers(0, 1 << 30), max_size=5)
 
 
 @given(pieces)
-def test_ids_say_where_chunks_are_and_how_many_positions_they_take(
-    pieces: list[tuple[int, int] | list[int]],
-) -> None:
+def test_ids_say_where_chunks_are(pieces: list[tuple[int, int] | list[int]]) -> None:
     tokens, expected, within = list[int](), 0, dict[int, int]()
     for number, each in enumerate(pieces):
         start = len(tokens)

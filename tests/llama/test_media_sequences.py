@@ -17,6 +17,8 @@ from tests.llama.toy_native import ToyNative, toy_sequences
 from tests.support.planting import Bug, plant, table
 from tests.toy import Stopwatch, random_table
 
+Patch = pytest.MonkeyPatch
+
 TABLE = random_table(3, n_vocab=10, window=64)
 N_CTX, N_BATCH = 120, 8
 WORLDS = 250
@@ -41,7 +43,7 @@ class ToyEncoder:
 class World:
     """Sequences over a toy, and texts with pictures that begin alike."""
 
-    def __init__(self, random: Random, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, random: Random, patch: Patch) -> None:
         self.random, self.count = random, random.choice((1, 1, 2, 3))
         self.native = ToyNative(TABLE, N_CTX, N_BATCH, 8, self.count)
         self.native.encoder = self.encoder = ToyEncoder()
@@ -196,13 +198,13 @@ def check_rows(tokens: Sequence[int], rows: Any) -> None:
         assert np.array_equal(row, TABLE.row(tokens[: len(tokens) - len(rows) + 1 + at]))
 
 
-def check_world(seed: int, patch: pytest.MonkeyPatch) -> None:
+def check_world(seed: int, patch: Patch) -> None:
     world = World(Random(seed), patch)
     for _ in range(12):
         world.step()
 
 
-def test_sequences_hold_whole_pictures_at_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequences_hold_whole_pictures_at_their_positions(monkeypatch: Patch) -> None:
     for seed in range(WORLDS):
         check_world(seed, monkeypatch)
 
@@ -230,7 +232,7 @@ BUGS = table(
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_caught(bug: Bug, monkeypatch: Patch) -> None:
     plant(monkeypatch, bug)
     with pytest.raises((AssertionError, IndexError, ValueError)):  # noqa: PT012
         for seed in range(WORLDS):
@@ -246,9 +248,7 @@ def writing(tokens: Sequence[int], rounds: int) -> Generator[Pass, Passed, int]:
 
 
 @pytest.mark.parametrize("shared_chunk", [None, 2, 64])
-def test_a_scheduler_evaluates_pictures_chunk_by_chunk(
-    shared_chunk: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheduler_goes_chunk_by_chunk(shared_chunk: int | None, monkeypatch: Patch) -> None:
     for seed in range(40):
         world = World(Random(seed), monkeypatch)
         progress: dict[int, list[int]] = {slot: [0] for slot in range(world.count)}
@@ -273,9 +273,7 @@ def test_a_scheduler_evaluates_pictures_chunk_by_chunk(
 
 
 @pytest.mark.parametrize(("cancelled", "chunks"), [(0, 1), (1, 2)])
-def test_a_cancel_stops_its_own_picture_and_that_of_no_other(
-    cancelled: int, chunks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cancel_stops_no_other_picture(cancelled: int, chunks: int, monkeypatch: Patch) -> None:
     seed = next(each for each in range(99) if World(Random(each), monkeypatch).count == 2)
     world = World(Random(seed), monkeypatch)
     encoder = world.encoder
@@ -299,9 +297,7 @@ def test_a_cancel_stops_its_own_picture_and_that_of_no_other(
     assert encoder.chunks == chunks, "none is encoded twice"
 
 
-def test_a_prompt_that_ends_in_a_picture_fails_and_nothing_is_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_prompt_that_ends_in_a_picture_fails_and_nothing_is_lost(monkeypatch: Patch) -> None:
     world = World(Random(1), monkeypatch)
     world.native.can_truncate = True
     view, picture = world.sequences.views[0], media_ids("x", 4, 2)

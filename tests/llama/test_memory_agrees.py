@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import llama_cpp.llama_cpp as native
 import numpy as np
@@ -37,10 +38,7 @@ OPTIONS = [
     replace(USUAL, n_batch=64, max_rows=16),
     replace(USUAL, flash_attention=False),
 ]
-SIZES = [
-    *(shapes.LLAMA_1B, shapes.LLAMA_8B, shapes.QWEN3_06B, shapes.QWEN3_8B),
-    *(shapes.LLAMA_14B, shapes.GEMMA3_4B),
-]
+SIZES = [shapes.LLAMA_1B, shapes.LLAMA_8B, shapes.QWEN3_06B, shapes.LLAMA_14B, shapes.GEMMA3_4B]
 
 
 def logged(kinds: str, what: str = "buffer size") -> float:
@@ -57,7 +55,6 @@ def logged_usage(weights_bytes: float) -> Usage:
 def planned_model(path: Path, *, mtp: bool = False) -> tuple[native.llama_model_p, int]:
     """Let llama.cpp read a model without its weights; return it, and their size."""
     initialise()
-    clear_log()
     params = native.llama_model_default_params()
     params.no_alloc = True
     params.load_mode = params.n_gpu_layers = 0
@@ -67,62 +64,57 @@ def planned_model(path: Path, *, mtp: bool = False) -> tuple[native.llama_model_
     return model, native.llama_model_size(model)
 
 
+def planned_context(model: native.llama_model_p, params: Any, weights: int, cache: str) -> Usage:
+    """Let llama.cpp plan a context without allocating what it needs: its log says what a cache would take."""
+    clear_log()
+    context = native.llama_init_from_model(model, params)
+    assert context, "\n".join(log_lines())
+    usage = logged_usage(weights)
+    native.llama_free(context)
+    return replace(usage, kv_bytes=round(logged(cache, "size"))) if cache else usage
+
+
 def planned_heads(target: Path, file: Path, heads: Heads, options: LoadOptions) -> Usage:
-    """Let llama.cpp plan heads that have a file of their own, and their context, without allocating what they need."""
+    """Let llama.cpp plan heads that have a file of their own, and their context."""
     (model, _), (own, weights) = planned_model(target), planned_model(file)
     context = native.llama_init_from_model(model, context_params(options, 0))
     params = context_params(options.for_heads(), int(heads.shares_cache))
     params.n_outputs_max = heads.block.size if heads.block else 1
     params.n_rs_seq, params.ctx_other = 0, context
-    clear_log()
-    made = native.llama_init_from_model(own, params)
-    assert made, "\n".join(log_lines())
-    usage = logged_usage(weights)
-    if not heads.shares_cache:  # the log has its size all the same
-        usage = replace(usage, kv_bytes=round(logged("llama_kv_cache:", "size")))
-    for each in (made, context):
-        native.llama_free(each)
+    usage = planned_context(own, params, weights, "" if heads.shares_cache else "llama_kv_cache:")
+    native.llama_free(context)
     for each in (own, model):
         native.llama_model_free(each)
     return usage
 
 
 def planned_usage(path: Path, options: LoadOptions, *, mtp: bool = False) -> list[Usage]:
-    """Let llama.cpp plan model and context without allocating what they need, and the context of its MTP layers.
-
-    Its log gives no size to buffers that it does not allocate, but says what a cache would take.
-    """
+    """Let llama.cpp plan a model and its context, and the context of its MTP layers."""
     model, weights = planned_model(path, mtp=mtp)
-    usages = list[Usage]()
-    for kind, own in enumerate((options, options.for_heads())[: 1 + mtp]):
-        clear_log()
-        context = native.llama_init_from_model(model, context_params(own, kind))
-        assert context, "\n".join(log_lines())
-        cache = round(logged("llama_(?:kv_cache|memory_recurrent):", "size"))
-        usages.append(replace(logged_usage(0 if kind else weights), kv_bytes=cache))
-        native.llama_free(context)
+    cache = "llama_(?:kv_cache|memory_recurrent):"
+    usages = [planned_context(model, context_params(options, 0), weights, cache)]
+    if mtp:
+        params = context_params(options.for_heads(), 1)
+        usages.append(planned_context(model, params, 0, cache))
     native.llama_model_free(model)
     return usages
 
 
-def context_params(options: LoadOptions, kind: int) -> native.llama_context_params:
-    context_params: native.llama_context_params = native.llama_context_default_params()
-    context_params.n_ctx = options.n_ctx or 0
-    context_params.n_batch = context_params.n_ubatch = options.n_batch or 0
-    context_params.n_seq_max = 1
-    context_params.n_outputs_max = options.max_rows
-    context_params.type_k = context_params.type_v = KV_TYPES[options.kv_type]
-    context_params.flash_attn_type = -1 if options.flash_attention else 0
-    context_params.ctx_type = native.LLAMA_CONTEXT_TYPE_MTP if kind else 0
-    context_params.n_rs_seq = 0 if kind else options.snapshots
-    return context_params
+def context_params(options: LoadOptions, kind: int) -> Any:
+    params = native.llama_context_default_params()
+    params.n_ctx, params.n_seq_max = options.n_ctx or 0, 1
+    params.n_batch = params.n_ubatch = options.n_batch or 0
+    params.n_outputs_max = options.max_rows
+    params.type_k = params.type_v = KV_TYPES[options.kv_type]
+    params.flash_attn_type = -1 if options.flash_attention else 0
+    params.ctx_type = native.LLAMA_CONTEXT_TYPE_MTP if kind else 0
+    params.n_rs_seq = 0 if kind else options.snapshots
+    return params
 
 
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[-1]], ids=str)
 @pytest.mark.parametrize("kind", ["dflash", "dflash own", "dspark", "dflash2", "assistant"])
-def test_blocks_and_assistants_are_predicted_as_llama_cpp_plans_them(
-    kind: str, options: LoadOptions, tmp_path: Path
-) -> None:
+def test_memory_of_blocks_and_assistants(kind: str, options: LoadOptions, tmp_path: Path) -> None:
     target, file = tmp_path / "target.gguf", tmp_path / "heads.gguf"
     if kind == "assistant":
         shapes.sparse_gemma4(target)
@@ -137,11 +129,8 @@ def test_blocks_and_assistants_are_predicted_as_llama_cpp_plans_them(
     assert big is not None
     load = load_of_heads(*headers, heads, options)
     assert load is not None
-    predicted, real = (
-        predict(load.shape, load.options)[0],
-        planned_heads(target, file, heads, options),
-    )
-    kept = target_rows_bytes(big, heads)
+    predicted = predict(load.shape, load.options)[0]
+    real, kept = planned_heads(target, file, heads, options), target_rows_bytes(big, heads)
     total = predicted.total_bytes - predicted.output_bytes - kept
     assert total == pytest.approx(real.total_bytes, rel=0.02)
     assert predicted.weights_bytes - kept == pytest.approx(real.weights_bytes, rel=0.001)
@@ -166,9 +155,7 @@ def check_within_2_percent(usage: Usage, real: Usage) -> None:
 
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[5]], ids=str)
 @pytest.mark.parametrize("size", [shapes.STEP35, shapes.QWEN35], ids=lambda size: size.arch)
-def test_mtp_layers_too_large_for_a_test_are_predicted_with_their_target(
-    size: shapes.Proportions, options: LoadOptions, tmp_path: Path
-) -> None:
+def test_memory_of_mtp(size: shapes.Proportions, options: LoadOptions, tmp_path: Path) -> None:
     header = read_header(shapes.sparse_model(tmp_path / "model.gguf", size))
     heads, target = heads_of(header), model_shape(header, mtp=True)
     assert heads is not None
@@ -186,11 +173,8 @@ def test_mtp_layers_too_large_for_a_test_are_predicted_with_their_target(
 
 def test_an_adapter_is_predicted_with_its_model(tmp_path: Path) -> None:
     path, adapter = tiny_models.write_llama(tmp_path / "model.gguf"), tmp_path / "adapter.gguf"
-    values: dict[str, Content] = {
-        "general.type": "adapter",
-        "adapter.type": "lora",
-        "adapter.lora.alpha": 1.0,
-    }
+    values: dict[str, Content] = {"general.type": "adapter", "adapter.type": "lora"}
+    values["adapter.lora.alpha"] = 1.0
     pairs = {
         f"blk.{layer}.{name}.weight.lora_{half}": shape
         for layer in range(4)
@@ -207,14 +191,12 @@ def test_an_adapter_is_predicted_with_its_model(tmp_path: Path) -> None:
     assert adapted - alone == pytest.approx(taken, rel=0.02)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size.arch}-{size.layers}-{size.n_embd}")
-def test_models_too_large_for_a_test_are_predicted_as_llama_cpp_plans_them(
-    size: shapes.Proportions, options: LoadOptions, tmp_path: Path
-) -> None:
+def test_memory_of_models(size: shapes.Proportions, tmp_path: Path) -> None:
     path = shapes.sparse_model(tmp_path / "model.gguf", size)
-    (real,) = planned_usage(path, options)
-    check_within_2_percent(predict(shape_of(path), options)[0], real)
+    for options in OPTIONS:
+        (real,) = planned_usage(path, options)
+        check_within_2_percent(predict(shape_of(path), options)[0], real)
 
 
 def check_a_load_is_predicted(path: Path, options: LoadOptions) -> bytes:
@@ -232,9 +214,7 @@ def check_a_load_is_predicted(path: Path, options: LoadOptions) -> bytes:
 
 @pytest.mark.weights
 @pytest.mark.parametrize("kind", KV_TYPES)
-def test_smollm2_answers_with_each_cache_in_the_memory_that_was_predicted(
-    smollm2_path: Path, kind: str
-) -> None:
+def test_smollm2_answers_with_each_cache_in_its_memory(smollm2_path: Path, kind: str) -> None:
     options = LoadOptions(2048, gpu_layers=0, kv_type=kind)
     assert check_a_load_is_predicted(smollm2_path, options) == b" Paris"
 
@@ -246,9 +226,7 @@ def test_the_coder_pair_takes_what_was_predicted(qwen_paths: tuple[Path, Path]) 
 
 
 @pytest.mark.weights
-def test_eagle3_heads_of_smollm2_take_what_was_predicted(
-    smollm2_path: Path, tmp_path: Path
-) -> None:
+def test_eagle3_heads_of_smollm2_take_what_is_said(smollm2_path: Path, tmp_path: Path) -> None:
     layers, options = (2, 15, 27), LoadOptions(4096, gpu_layers=0)
     file = tiny_models.write_eagle3(tmp_path / "heads.gguf", target=smollm2_path, layers=layers)
     headers = read_header(smollm2_path), read_header(file)

@@ -64,9 +64,7 @@ def test_a_build_is_used_once_it_is_chosen_and_until_it_is_not(other: Path, tmp_
     assert loaded(tmp_path, **{BUILD_VARIABLE: str(other)}) == other
 
 
-def test_a_broken_build_is_no_use(
-    other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_builds(other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(other)
     library = other / "llama_cpp" / "lib" / Path(native._lib._name).name
     whole = library.read_bytes()
@@ -181,6 +179,7 @@ load_tensors:   CPU_Mapped model buffer size =    28.50 MiB
 load_tensors:        CUDA0 model buffer size =     4.00 MiB
 load_tensors: RPC0[10.0.0.2:50052] model buffer size =     2.00 MiB......
 load_tensors: RPC1[10.0.0.2:50052] model buffer size =     1.00 MiB
+load_tensors: RPC0[10.0.0.3:50052] model buffer size =     0.50 MiB
 llama_context:  CUDA_Host  output buffer size =     0.25 MiB
 llama_kv_cache:      CUDA0 KV buffer size =     8.00 MiB
 llama_memory_recurrent:        CPU RS buffer size =     3.00 MiB
@@ -191,11 +190,12 @@ sched_reserve: graph: nodes = 936, splits = 2
 
 def test_buffers_are_counted_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     places = {"CUDA0": "card", "RPC0": "10.0.0.2:50052", "RPC1": "10.0.0.2:50052"}
+    places["RPC2"] = "10.0.0.3:50052"
     devices = [Device(name, place, 1, 1, "GPU", 0) for name, place in places.items()]
     monkeypatch.setattr(module, "log_lines", LINES.splitlines)
     monkeypatch.setattr(module, "devices", lambda: devices)
     usages = allocated()
     ram = Usage(int(28.5 * MIB), 3 * MIB, 5 * MIB, MIB // 4)
-    far = {"RPC0": Usage(2 * MIB), "RPC1": Usage(1 * MIB)}
+    far = {"RPC0": Usage(2 * MIB), "RPC1": Usage(1 * MIB), "RPC2": Usage(MIB // 2)}
     assert usages == {RAM: ram, "CUDA0": Usage(4 * MIB, 8 * MIB), **far}
     assert together([usages, usages])["CUDA0"].total_bytes == 24 * MIB

@@ -34,38 +34,12 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="/proc 
 
 @dataclass(slots=True)
 class Audit:
-    """Every native pass and every row that is read, checked against what llama.cpp says of them.
-
-    Ctypes checks nothing: a row too many is whatever lies behind the buffer, and a row of a context that was
-    freed is whatever lies there now.
-    """
+    """Every native pass and every row that is read, checked against what llama.cpp says of them."""
 
     passes: int = 0
     rows: int = 0
     views: list["weakref.ref[Logits]"] = field(default_factory=list)
-    _given: dict[int, int] = field(default_factory=dict)
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Check all contexts from now on."""
-        decode, rows = NativeContext.decode, NativeContext.rows
-
-        def audited_decode(context: NativeContext, parts: Sequence[Part]) -> None:
-            self._given[id(context)] = 0
-            check_pass(context, parts)
-            decode(context, parts)
-            self.passes += 1
-            self._given[id(context)] = sum(part.rows for part in parts)
-
-        def audited_rows(context: NativeContext, count: int) -> Logits:
-            view = rows(context, count)
-            assert count == self._given[id(context)], "rows of another pass"
-            check_rows(context, count, view)
-            self.rows += count
-            self.views.append(weakref.ref(view))
-            return view
-
-        monkeypatch.setattr(NativeContext, "decode", audited_decode)
-        monkeypatch.setattr(NativeContext, "rows", audited_rows)
+    given: dict[int, int] = field(default_factory=dict)
 
 
 def check_pass(context: NativeContext, parts: Sequence[Part]) -> None:
@@ -101,8 +75,25 @@ def in_use() -> tuple[int, int, int]:
 @pytest.fixture
 def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
     """An audit of everything that a test does."""
-    audit = Audit()
-    audit.install(monkeypatch)
+    audit, decode, rows = Audit(), NativeContext.decode, NativeContext.rows
+
+    def audited_decode(context: NativeContext, parts: Sequence[Part]) -> None:
+        audit.given[id(context)] = 0
+        check_pass(context, parts)
+        decode(context, parts)
+        audit.passes += 1
+        audit.given[id(context)] = sum(part.rows for part in parts)
+
+    def audited_rows(context: NativeContext, count: int) -> Logits:
+        view = rows(context, count)
+        assert count == audit.given[id(context)], "rows of another pass"
+        check_rows(context, count, view)
+        audit.rows += count
+        audit.views.append(weakref.ref(view))
+        return view
+
+    monkeypatch.setattr(NativeContext, "decode", audited_decode)
+    monkeypatch.setattr(NativeContext, "rows", audited_rows)
     return audit
 
 
@@ -157,7 +148,6 @@ def test_every_row_lies_in_its_buffer(audit: Audit, smollm2_path: Path, draft: s
     gc.collect()
     assert audit.passes > 20
     assert audit.rows > 30
-    assert audit.views
     assert [view for view in audit.views if view() is not None] == []
     assert replies[0].text  # what stays is a copy
 
@@ -199,7 +189,7 @@ def test_loads_and_switches_leave_nothing_behind(smollm2_path: Path, tmp_path: P
         assistant.close()
         load_tiny()
 
-    for act, before, times, most_kb in ((load_tiny, 40, 200, 4096), (switch, 2, 5, 16_384)):
+    for act, before, times, most_kb in ((load_tiny, 20, 100, 4096), (switch, 2, 4, 16_384)):
         for _ in range(before):
             act()
         # A copy of the weights that stayed would be 90 MB and more.

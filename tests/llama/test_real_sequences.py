@@ -46,9 +46,7 @@ def one_pass(place: int, tokens: Sequence[int], rows: int = 1) -> tuple[int, Pas
     return place, Pass(Role.TARGET, tokens, rows)
 
 
-def test_a_pass_that_is_cancelled_leaves_every_sequence_true(
-    sequences: LlamaSequences, smollm2: LlamaModel, tokens: list[int]
-) -> None:
+def test_a_cancel(sequences: LlamaSequences, smollm2: LlamaModel, tokens: list[int]) -> None:
     cancel = CancelFlag()
     own = LlamaSequences(smollm2, cancel, replace(smollm2.options, n_ctx=300), 3, 8)
     texts = [tokens[place : place + 50] for place in range(3)]
@@ -91,9 +89,7 @@ def test_rows_are_those_of_a_context_of_ones_own_bit_for_bit_at_one_width(
         np.testing.assert_allclose(rows, alone, atol=close, rtol=0, strict=True)
 
 
-def test_a_copied_prefix_and_moved_neighbours_go_on(
-    sequences: LlamaSequences, tokens: list[int]
-) -> None:
+def test_a_copied_prefix_and_neighbours_go_on(sequences: LlamaSequences, tokens: list[int]) -> None:
     shared = tokens[:70]
     sequences.views[2].prefill(shared)
     expected = sequences.views[2].logits([*shared, 5], rows=1)[0].copy()
@@ -135,15 +131,15 @@ def replies(assistant: Assistant, requests: Iterable[Request]) -> dict[int, Repl
 
 def loaded(smollm2_path: Path, count: int, draft: str = "off") -> Assistant:
     path, load_options = str(smollm2_path), LoadOptions(n_ctx=512)
-    pair = (path, path) if draft == "model" else (path, None)
-    launch = LaunchOptions(*pair, draft=draft, exact=True, load=load_options)
+    small = path if draft == "model" else None
+    launch = LaunchOptions(
+        target=path, draft_model=small, draft=draft, exact=True, load=load_options
+    )
     return load(make_plan(launch, parallel=count), parallel=count).assistant
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_same_bytes_alone_and_in_parallel_under_exact(
-    smollm2_path: Path, temperature: float
-) -> None:
+def test_the_same_bytes_alone_and_beside_others(smollm2_path: Path, temperature: float) -> None:
     sampling = SamplingParams(temperature=temperature, repeat_penalty=1.1)
     requests = [request(key, ReplyOptions(sampling, max_tokens=24)) for key in range(len(PROMPTS))]
     texts = []

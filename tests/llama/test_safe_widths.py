@@ -117,9 +117,7 @@ def test_a_width_that_is_unsafe_is_not_tried_again_and_progress_is_by_width() ->
 
 
 @pytest.mark.weights
-def test_exact_kernels_have_safe_widths_and_contexts_stay(
-    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
-) -> None:
+def test_exact_safe_widths(smollm2: LlamaModel, context: LlamaContext, tokens: list[int]) -> None:
     options = replace(smollm2.options, threads=1)
     safe = safe_widths(smollm2, options, depths=(250, 300))
     assert safe.widths[:4] == (1, 2, 3, 4)

@@ -20,11 +20,12 @@ from localspec.options import LoadOptions, SamplingParams
 
 pytestmark = pytest.mark.slow
 
+Row = NDArray[np.float32]
 N_VOCABS = (1_000, 32_000, 49_152, 151_936)
-N_ROWS = 40
+N_ROWS, TOLERANCE = 30, 1e-5
 
 
-def real_row(rng: np.random.Generator, n_vocab: int) -> NDArray[np.float32]:
+def real_row(rng: np.random.Generator, n_vocab: int) -> Row:
     """Return logits such as models give: a broad bell, and tokens that stand out, few or many."""
     row = rng.normal(rng.uniform(-2, 4), rng.uniform(1.5, 2.5), n_vocab)
     outstanding = rng.choice(n_vocab, size=rng.integers(1, 400), replace=False)
@@ -51,11 +52,9 @@ def random_params(rng: np.random.Generator, n_vocab: int, top_k: int) -> Samplin
     )
 
 
-def random_history(rng: np.random.Generator, row: NDArray[np.float32]) -> list[int]:
+def random_history(rng: np.random.Generator, row: Row) -> list[int]:
     """Return a history that is rich in likely tokens, and repeats itself."""
-    likely = np.argsort(-row)[:50]
-    tokens = rng.choice(likely, size=rng.integers(1, 200))
-    return [int(token) for token in tokens]
+    return list(map(int, rng.choice(np.argsort(-row)[:50], size=rng.integers(1, 200))))
 
 
 @pytest.mark.parametrize("n_vocab", N_VOCABS)
@@ -65,7 +64,7 @@ def test_sampling_agrees_with_llama_cpp(n_vocab: int, top_k: int) -> None:
     for at in range(N_ROWS):
         row = real_row(rng, n_vocab)
         params = random_params(rng, n_vocab, top_k) if at else SamplingParams()
-        assert_agrees_with_llama_cpp(row, random_history(rng, row), params)
+        check_agrees(row, random_history(rng, row), params)
 
 
 @pytest.mark.parametrize("top_k", [0, 40, 5000])
@@ -74,7 +73,7 @@ def test_sampling_with_ties_agrees_with_llama_cpp(top_k: int) -> None:
     for _ in range(N_ROWS):
         row = np.round(real_row(rng, 2_000))
         params = random_params(rng, 2_000, top_k)
-        assert_agrees_with_llama_cpp(row, random_history(rng, row), params)
+        check_agrees(row, random_history(rng, row), params)
 
 
 TEXT = (
@@ -91,7 +90,7 @@ def check_every_row(model: LlamaModel, context: LlamaContext) -> None:
         row = context.logits(tokens[:end], rows=1)[0]
         drawn = (random_params(rng, row.size, k) for k in (1, 40, 0))
         for params in (SamplingParams(), REPEATING, *drawn):
-            assert_agrees_with_llama_cpp(row, tokens[:end], params)
+            check_agrees(row, tokens[:end], params)
 
 
 @pytest.mark.weights
@@ -109,48 +108,36 @@ def test_sampling_agrees_with_llama_cpp_on_152k_logits(qwen_draft_path: Path) ->
 RIGHT = sampling.candidates
 
 
-@pytest.mark.parametrize(
-    ("wrong", "params"),
-    [
-        # The temperature first, as other programs do; without penalties; one too many.
-        (
-            lambda row, history, its: RIGHT(
-                row / np.float32(its.temperature), history, replace(its, temperature=1.0)
-            ),
-            SamplingParams(1.5, 40, 0.8, 0.05),
-        ),
-        (
-            lambda row, _, its: RIGHT(row, [], its),
-            SamplingParams(1.0, 40, 1.0, 0.0, repeat_penalty=1.3),
-        ),
-        (
-            lambda row, history, its: RIGHT(row, history, replace(its, top_k=its.top_k + 1)),
-            SamplingParams(1.0, 40, 1.0, 0.0),
-        ),
-    ],
-    ids=["order", "penalties", "count"],
-)
-def test_disagreement_is_noticed(
-    wrong: object, params: SamplingParams, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def temperature_first(row: Row, history: Sequence[int], its: SamplingParams) -> Any:
+    return RIGHT(row / np.float32(its.temperature), history, replace(its, temperature=1.0))
+
+
+WRONG: dict[str, tuple[Any, SamplingParams]] = {
+    "order": (temperature_first, SamplingParams(1.5, 40, 0.8, 0.05)),
+    "penalties": (lambda row, _, its: RIGHT(row, [], its), SamplingParams(1.0, 40, 1.0, 0.0, 1.3)),
+    "count": (
+        lambda row, history, its: RIGHT(row, history, replace(its, top_k=its.top_k + 1)),
+        SamplingParams(1.0, 40, 1.0, 0.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_disagreement_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, params = WRONG[name]
     monkeypatch.setattr("tests.llama.test_samplers_agree.candidates", wrong)
     rng = np.random.default_rng(2)
     row = real_row(rng, 5_000)
     while native_candidates(row, [], params)[0].size < 10:
         row = real_row(rng, 5_000)
     with pytest.raises(AssertionError):
-        assert_agrees_with_llama_cpp(row, random_history(rng, row), params)
-
-
-# llama.cpp's own sampler chain over one row of logits, and the comparison with ours.
+        check_agrees(row, random_history(rng, row), params)
 
 
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
-def native_candidates(
-    row: NDArray[np.float32], history: Sequence[int], params: SamplingParams
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def native_candidates(row: Row, history: Sequence[int], params: SamplingParams) -> tuple[Any, Any]:
     """Return the ids that llama.cpp's chain keeps, ascending, and their probabilities.
 
     The chain is that of its `common_sampler`: logit bias, penalties, top-k, top-p, min-p,
@@ -195,15 +182,10 @@ def _chain(n_vocab: int, params: SamplingParams) -> Any:
     return chain
 
 
-def assert_agrees_with_llama_cpp(
-    row: NDArray[np.float32],
-    history: Sequence[int],
-    params: SamplingParams,
-    tolerance: float = 1e-5,
-) -> None:
-    """Assert that our sampling keeps the ids that llama.cpp's does, equally likely within `tolerance`.
+def check_agrees(row: Row, history: Sequence[int], params: SamplingParams) -> None:
+    """Assert that our sampling keeps the ids that llama.cpp's does, equally likely within the tolerance.
 
-    Tolerated are tokens at a boundary that float32 cannot place: the cumulative probability within `tolerance` of top-p (or of
+    Tolerated are tokens at a boundary that float32 cannot place: the cumulative probability within it of top-p (or of
     llama.cpp's running float32 sum over n tokens, n / 2^24), the logit within its rounding of min-p's, or equal logits.
     """
     ours = candidates(row, history, params)
@@ -213,7 +195,7 @@ def assert_agrees_with_llama_cpp(
     odd = np.setxor1d(our_ids, ids)
     if odd.size:
         logits = penalised(row, history, params).astype(np.float64)
-        misplaced = np.setdiff1d(odd, _boundary_ids(logits, params, tolerance))
+        misplaced = np.setdiff1d(odd, _boundary_ids(logits, params))
         assert misplaced.size == 0, f"{misplaced} are kept by only one of both, with {params}"
     if not np.isin(our_ids, ids).any():
         assert our_ids.size == ids.size, "of equal logits, another number is kept"
@@ -226,12 +208,10 @@ def assert_agrees_with_llama_cpp(
         total = math.fsum(theirs[token] for token in our_ids.tolist())
         theirs = {token: theirs[token] / total for token in our_ids.tolist()}
     difference = np.abs(our_shares - np.array([theirs[token] for token in our_ids.tolist()]))
-    assert difference.max() <= tolerance, f"probabilities differ by {difference.max()}"
+    assert difference.max() <= TOLERANCE, f"probabilities differ by {difference.max()}"
 
 
-def _boundary_ids(
-    logits: NDArray[np.float64], params: SamplingParams, tolerance: float
-) -> NDArray[np.int64]:
+def _boundary_ids(logits: NDArray[np.float64], params: SamplingParams) -> NDArray[np.int64]:
     """Return the ids that may be kept or not."""
     order = np.lexsort((np.arange(logits.size), -logits))
     ranked = logits[order]
@@ -247,7 +227,7 @@ def _boundary_ids(
         least = ranked[0] + math.log(params.min_p)
         boundary |= abs(ranked - least) <= 1e-6 * max(1.0, abs(least))
     if params.top_p < 1:
-        slack = max(tolerance, n / (1 << 24))
+        slack = max(TOLERANCE, n / (1 << 24))
         weights = np.exp(ranked[:n] - ranked[0])
         after = np.cumsum(weights) / weights.sum()
         reached = np.flatnonzero(after >= params.top_p - slack)[0]

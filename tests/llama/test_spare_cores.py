@@ -1,5 +1,6 @@
 """Threads of a pass: as many as fit beside other programs, and the same bits with any number of them."""
 
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
-from localspec.llama.spare_cores import CoreUsage, SpareCores
+from localspec.llama.spare_cores import CoreUsage, SpareCores, usage
 from localspec.options import LoadOptions
 
 pytestmark = pytest.mark.slow
@@ -111,6 +112,18 @@ def test_threads_come_back_when_others_are_done() -> None:
         silent.done(now_s + 1)
 
 
+def test_what_this_process_runs_is_in_what_has_been_used() -> None:
+    before, until = usage(), time.process_time() + 0.3
+    while time.process_time() < until:
+        pass
+    after = usage()
+    assert before is not None
+    assert after is not None
+    assert after.own_s - before.own_s >= 0.3
+    # Counted in hundredths, and not at the same instant.
+    assert after.busy_s - before.busy_s >= 0.25
+
+
 @pytest.mark.weights
 def test_costs_with_fewer_threads(smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
     options = LoadOptions(threads=2)
@@ -131,9 +144,7 @@ def test_costs_with_fewer_threads(smollm2: LlamaModel, monkeypatch: pytest.Monke
 
 @pytest.mark.weights
 @pytest.mark.parametrize("count", [1, 3])
-def test_passes_of_one_and_of_several_sequences_have_as_many_threads_as_fit(
-    smollm2_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_of_passes(smollm2_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = LoadOptions(n_ctx=256, gpu_layers=0, threads=2)
     model = LlamaModel(smollm2_path, usual if count == 1 else for_many(usual))
     sequences = LlamaSequences(model, CancelFlag(), model.options, count, 8)
@@ -149,9 +160,7 @@ def test_passes_of_one_and_of_several_sequences_have_as_many_threads_as_fit(
 
 @pytest.mark.weights
 @pytest.mark.parametrize("exact", [False, True])
-def test_passes_give_the_same_bits_with_one_thread_and_with_more(
-    smollm2_path: Path, exact: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bits_by_threads(smollm2_path: Path, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SpareCores, "threads", lambda _self, _now: 99)
     options = LoadOptions(n_ctx=1024, gpu_layers=0)
     options = options.exact() if exact else options

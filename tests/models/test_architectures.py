@@ -205,9 +205,7 @@ def test_heads_are_planned_where_there_are_some(models: Models, parallel: int) -
     assert plan(models, "mtp", "auto", "lfm2").heads is None, "the other one was named"
 
 
-def test_own_heads_go_before_a_draft_model_that_nobody_named(
-    models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_heads_go_first(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = models["mtp"].parent
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(folder))
     for target, draft_model, kind, note in (

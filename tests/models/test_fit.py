@@ -113,9 +113,7 @@ def test_a_context_that_was_named_is_not_shrunk(big: ModelShape, small: ModelSha
     assert "--kv-type" not in hopeless
 
 
-def test_the_target_has_the_gpu_first_and_each_goes_where_it_is_sent(
-    big: ModelShape, small: ModelShape
-) -> None:
+def test_the_target_has_the_gpu_first(big: ModelShape, small: ModelShape) -> None:
     plan = fit(big, small, machine(8_000, 24_000))
     assert (sizes(plan), plan.given_up) == ((4096, 33, 17), ())
     ram, gpu = plan.uses
@@ -152,9 +150,7 @@ def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
     assert "does not fit" in refusal(big, None, ram, load_mode="mmap")
 
 
-def test_gpus_without_memory_of_their_own_add_none_and_experts_stay(
-    big: ModelShape, small: ModelShape
-) -> None:
+def test_gpus_that_share_the_ram_add_none(big: ModelShape, small: ModelShape) -> None:
     need = need_mb(big)
     own, shared = (machine(need * 4 // 5, need * 4 // 5, shares_ram=each) for each in (False, True))
     assert fit(big, None, own, shrinks=False).target_layers > 0
@@ -197,9 +193,7 @@ def test_shares_count_instead_of_free_memory_and_tensors_are_split_evenly(big: M
 
 
 @pytest.mark.parametrize(("gpu_mb", "on_gpu"), [(24_000, 2), (0, 0)])
-def test_heads_in_the_targets_file_are_where_its_last_layers_are(
-    big: ModelShape, gpu_mb: int, on_gpu: int
-) -> None:
+def test_heads_are_where_the_last_layers_are(big: ModelShape, gpu_mb: int, on_gpu: int) -> None:
     own = replace(big, layers=big.layers[-1:], input_bytes=0, output_bytes=0)
     place = machine(64_000, gpu_mb) if gpu_mb else machine(64_000)
     gpus = tuple(gpu.name for gpu in place.gpus)

@@ -173,9 +173,7 @@ def test_a_refusal_is_a_few_words(hub: LoopbackHub, store: Store, monkeypatch: P
     assert fetch(store).read_bytes() == DATA
 
 
-def test_a_cut_line_is_taken_up_again_and_a_silent_hub_left(
-    hub: LoopbackHub, store: Store, monkeypatch: Patch
-) -> None:
+def test_a_cut_line_is_taken_up_again(hub: LoopbackHub, store: Store, monkeypatch: Patch) -> None:
     monkeypatch.setattr(transfer, "SILENCE_S", 0.2)
     hub.faults.extend([Fault("cut", 100_000), Fault("cut", 50_000), Fault("silent", 50_000)])
     moments: list[int] = []
@@ -195,9 +193,7 @@ def test_a_cut_line_is_taken_up_again_and_a_silent_hub_left(
     assert sum(slept) < 1.0  # huggingface_hub's own retries wait for 23 s
 
 
-def test_the_token_stays_with_its_host_and_an_address_that_expired_is_resolved_again(
-    storage: LoopbackHub, store: Store, monkeypatch: Patch
-) -> None:
+def test_the_token_and_its_host(storage: LoopbackHub, store: Store, monkeypatch: Patch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with HubFile(SOURCE).open(1000, 1999) as answer:
         assert (answer.start, answer.total_bytes) == (1000, len(DATA))

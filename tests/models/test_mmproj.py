@@ -94,9 +94,7 @@ def test_the_mmproj_of_a_model_is_chosen_by_names(
         (mmproj_file("image", "audio", **{"audio.projection_dim": 9}), ("image", "audio"), "width 9"),
     ],
 )  # fmt: skip
-def test_a_header_says_what_is_taken_and_whose_it_is(
-    data: bytes, media: tuple[Medium, ...], why: str | None
-) -> None:
+def test_a_header_says_whose_it_is(data: bytes, media: tuple[Medium, ...], why: str | None) -> None:
     assert encoded(header(data)) == media
     assert bool(why_no_target(header(data))) is (data != target_file())
     reason = why_no_mmproj(header(target_file()), header(data))
@@ -132,9 +130,7 @@ def test_a_registry_names_the_file_and_what_it_takes() -> None:
             parse_registry('default_pair = "toy"' + MODEL + wrong + pairs, "r")
 
 
-def test_models_that_take_something_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_that_take_it_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     of = {
         name: entry_for(name.encode() * size, name=name)
@@ -153,10 +149,11 @@ def test_models_that_take_something_are_named(
 def test_removal_takes_the_mmproj_along_unless_another_model_has_it(store: Store) -> None:
     data = {name: name.encode() * 100 for name in ("one", "two", "mmproj")}
     mmproj = entry_for(data["mmproj"], name="toy mmproj")
-    registry = Registry({}, {}, "")
+    models = {}
     for name in ("one", "two"):
-        registry.models[name] = replace(entry_for(data[name], name=name), mmproj=mmproj)
-        add(store, registry.models[name], data[name])
+        models[name] = replace(entry_for(data[name], name=name), mmproj=mmproj)
+        add(store, models[name], data[name])
+    registry = Registry(models, {}, "")
     add(store, mmproj, data["mmproj"])
     here = [(each.name, each.mmproj_bytes) for each in inventory(registry, store)]
     assert here == [("one", 600), ("two", 600)]
@@ -203,9 +200,7 @@ def test_pull_fetches_both_and_rm_removes_both(machine: ToyMachine) -> None:
     assert machine.blobs == []
 
 
-def test_a_model_that_a_start_fetches_brings_its_mmproj_file(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_fetches_it(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(store.root))
     monkeypatch.setenv("LOCALSPEC_MIRRORS", str(tmp_path))
     mmproj, draft = entry_for(SEES, name="toy mmproj"), entry_for(b"draft", name="draft")
@@ -289,9 +284,7 @@ def test_check_refuses_the_mmproj_of_another_model(machine: ToyMachine, tmp_path
     assert machine.run("check", "toy", str(file)).err.count("\n") == 1
 
 
-def test_the_forecast_before_a_download_counts_the_encoders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_forecast_counts_the_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.gguf").write_bytes(target_file())
     (tmp_path / "mmproj.gguf").write_bytes(SEES)
     forecast = Mock(return_value=Outlook((), ()))

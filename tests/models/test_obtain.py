@@ -75,8 +75,11 @@ def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: U
     sources(failing(IntegrityError("toy: the size is 1 bytes")), failing(SourceFailedError("no")))
     with pytest.raises(IntegrityError, match="hub owner/toy-GGUF: the size is 1 bytes"):
         obtain(ENTRY, store)
+    source = Mock(side_effect=SourceFailedError("offline"))
+    sources(source, source)
     with pytest.raises(ModelUnavailable, match="once online, run `localspec pull toy`"):
-        obtain(entry_for(DATA, HUB), store, offline=True)
+        obtain(ENTRY, store, offline=True)
+    assert [call.args[3] for call in source.call_args_list] == [True, True]
     sources(delivering, NEVER)
     for error in (OSError("closed pipe"), RuntimeError("cancelled")):
         with pytest.raises(type(error), match=str(error)):

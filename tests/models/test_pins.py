@@ -215,9 +215,7 @@ def test_a_damaged_list_is_set_aside_and_written_again(
         PINS.load(tmp_path)
 
 
-def test_what_was_removed_meanwhile_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_removed_since_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     entry = replace(SHARDS[0], name="a/b:Q4_0", pin=ENTRY.pin, quant="Q4_0")
 

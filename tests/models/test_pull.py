@@ -82,9 +82,7 @@ def has_no_room(entries: Sequence[ModelEntry], store: Store, match: str) -> None
         require_room(entries, store)
 
 
-def test_cached_needs_no_room(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_room_that_is_needed(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     entry = entry_for(b"x" * 1000, HubSource("a/b", "c.gguf", None))
     blob = tmp_path / "cache" / "models--a--b" / "blobs" / entry.sha256

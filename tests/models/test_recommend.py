@@ -45,7 +45,7 @@ MACHINES = {
     # A GPU that was not measured is taken to be fast.
     "8 GB GPU": ([gpu(8, None), ram(16, 40)], ["gemma4-e4b", "gemma4-e2b", "qwen3.5-2b"]),
     # 20.3 GB may be taken, which the mixture of 35B misses.
-    "24 GB GPU": ([gpu(23.9, 900)], ["gemma4-26b-a4b", "gemma4-31b", "gemma4-12b"]),
+    "24 GB GPU": ([gpu(23.9, 900), ram(32, 60)], ["gemma4-26b-a4b", "gemma4-31b", "gemma4-12b"]),
     "64 GB, Apple": ([ram(64, 400)], ["qwen3.6-35b-a3b", "gemma4-26b-a4b", "gemma4-31b"]),
 }
 
@@ -91,7 +91,7 @@ def test_what_suits_less_follows_and_what_is_free_changes_nothing() -> None:
     assert recommend(registry, [gpu(2.8, None), ram(8, 60)])[0].memory.name == "RAM"
     labels = {"135M": 135e6, "0.5B": 5e8, "30.5B": 3.05e10}
     assert {label: parameters(label) for label in labels} == pytest.approx(labels)
-    memory, short, first = ram(24, 48), [], set()
+    memory, short, first = ram(24, 48), list[bool](), set[str]()
     for free in (GB, 4 * GB, 12 * GB, 23 * GB, None):
         best_one, *_ = recommend(load_registry(), [replace(memory, free_bytes=free)])
         short.append(best_one.is_short)

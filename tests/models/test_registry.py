@@ -261,9 +261,7 @@ draft_model = "h"
 
 
 @pytest.mark.parametrize("here", ["", "a", "b", "ab"])
-def test_a_bare_name_means_an_older_file_where_that_alone_is_on_this_machine(
-    here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_file_alone(here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     (tmp_path / "models.toml").write_text(OLDER)

@@ -68,9 +68,7 @@ WINDOW = {
     ],
     ids=str,
 )
-def test_heads_may_differ_by_layer(
-    layers: int, keys: dict[str, Any], widths: list[tuple[int, int]]
-) -> None:
+def test_heads_by_layer(layers: int, keys: dict[str, Any], widths: list[tuple[int, int]]) -> None:
     model = shape(layers, **keys)
     assert [(each.k_width, each.v_width) for each in model.layers] == widths
     assert model.masks == 1 + ("attention__sliding_window" in keys)

@@ -167,9 +167,7 @@ def text_of(target: str | Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.weights
-def test_llama_cpp_opens_shards_from_a_folder_an_import_and_the_store(
-    smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_shards(smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards = split_gguf(smollm2_path, tmp_path, "smollm2", 100)
     whole = text_of(smollm2_path)
     assert len(whole) > 20

@@ -116,9 +116,7 @@ def test_without_a_network_pip_ends_soon_or_does_not_begin(
 
 
 @pytest.mark.parametrize("in_lock", [False, True])
-def test_an_interrupt_ends_pip(
-    store: Store, monkeypatch: pytest.MonkeyPatch, in_lock: bool
-) -> None:
+def test_an_interrupt_ends_it(store: Store, monkeypatch: pytest.MonkeyPatch, in_lock: bool) -> None:
     """Also where the signal struck when `Popen.wait` had taken its lock and not yet seen to its release."""
     started: list[subprocess.Popen[bytes]] = []
 
