@@ -113,6 +113,7 @@ class Bench:
     def __init__(self, files: Files) -> None:
         own = files.heads is None
         self.at_place = files.kind in PLACED
+        self.close_to = 0.15 if self.at_place else OTHER_STATE
         self.target = LlamaModel(files.target, OPTIONS, mtp=own)
         self.heads = LlamaModel(files.heads, OPTIONS, is_heads=True) if files.heads else self.target
         header = read_header(files.heads or files.target)
@@ -317,9 +318,37 @@ def test_a_blank_or_cancelled_pass_and_closed_heads_leave_nothing(bench: Bench) 
     np.testing.assert_allclose(row, alone.logits(text, rows=1), atol=OTHER_STATE)
 
 
+Alone = dict[int, tuple[LlamaContext, Any, Any]]
+
+
+def drafted_together(
+    bench: Bench,
+    heads: Any,
+    cancel: CancelFlag,
+    random: Random,
+    texts: list[list[int]],
+    alone: Alone,
+) -> dict[int, list[int]]:
+    """Let heads of several texts draft a token of each in turn; assert that they draft what each would alone."""
+    drafts: dict[int, list[int]] = {slot: [] for slot in alone}
+    for _ in range(random.randint(0, min(3, heads.views[0].longest))):
+        asked = [(slot, Pass(Role.DRAFT_MODEL, [*texts[slot], *drafts[slot]], 1)) for slot in alone]
+        for joint in [[each] for each in asked] if bench.at_place else [asked]:
+            if random.random() < 0.2:
+                cancel.set()  # the scheduler asks again for those beside a cancelled one
+                with suppress(Cancelled) if bench.at_place else pytest.raises(Cancelled):
+                    heads.together(joint)
+                cancel.clear()
+            for (slot, request), row in zip(joint, heads.together(joint), strict=True):
+                expected, close = alone[slot][2].logits(request.tokens, rows=1), bench.close_to
+                np.testing.assert_allclose(row, expected, atol=close, rtol=0)
+                drafts[slot].append(int(row[-1].argmax()))
+    return drafts
+
+
 def check_several_at_once(bench: Bench) -> None:
     """Assert that targets and heads are each as alone, in any order: cut back, begun anew, idle for a while, cancelled."""
-    random, cancel, close = Random(6), CancelFlag(), 0.15 if bench.at_place else OTHER_STATE
+    random, cancel = Random(6), CancelFlag()
     targets = LlamaSequences(bench.target, cancel, OPTIONS, 4, 32)
     heads = bench.of(targets.views, cancel)
     texts = [text_of(random, random.choice((20, 40, 70))) for _ in range(4)]
@@ -330,37 +359,26 @@ def check_several_at_once(bench: Bench) -> None:
             if random.random() < 0.15:
                 texts[slot] = text_of(random, random.choice((20, 40, 70)))
             targets.views[slot].prefill(texts[slot][:-1])
-        drafts: dict[int, list[int]] = {slot: [] for slot in running}
         alone = {slot: bench.made(texts[slot]) for slot in running}
-        for _ in range(random.randint(0, min(3, heads.views[0].longest))):
-            asked = [
-                (slot, Pass(Role.DRAFT_MODEL, [*texts[slot], *drafts[slot]], 1)) for slot in running
-            ]
-            for joint in [[each] for each in asked] if bench.at_place else [asked]:
-                if random.random() < 0.2:
-                    cancel.set()  # the scheduler asks again for those beside a cancelled one
-                    with suppress(Cancelled) if bench.at_place else pytest.raises(Cancelled):
-                        heads.together(joint)
-                    cancel.clear()
-                for (slot, request), row in zip(joint, heads.together(joint), strict=True):
-                    expected = alone[slot][2].logits(request.tokens, rows=1)
-                    np.testing.assert_allclose(row, expected, atol=close, rtol=0)
-                    drafts[slot].append(int(row[-1].argmax()))
+        drafts = drafted_together(bench, heads, cancel, random, texts, alone)
+        # Heads of a place would see how joint passes of the target round.
         asked = [
             (slot, Pass(Role.TARGET, [*texts[slot], *drafts[slot]], len(drafts[slot]) + 1))
             for slot in running
+            if not bench.at_place
         ]
-        for (slot, request), rows in zip(asked, targets.together(asked), strict=True):
+        for (slot, request), rows in zip(
+            asked, targets.together(asked) if asked else [], strict=True
+        ):
             expected = alone[slot][0].logits(request.tokens, request.rows)
             np.testing.assert_allclose(rows, expected, atol=OTHER_STATE, rtol=0)
-            for each in alone[slot][1::-1]:
-                each.close()
+        for slot in running:
             kept = drafts[slot][: random.randint(0, len(drafts[slot]))]
             # Not what the target has computed: heads alone would not know it.
             following = random.choice([each for each in range(255) if each not in drafts[slot]])
             texts[slot] = [*texts[slot], *kept, following]
-            if bench.at_place:  # what joint passes round otherwise, they would see
-                targets.views[slot].truncate(0)
+            for each in alone[slot][1::-1]:
+                each.close()
     heads.close()
     targets.close()
 

@@ -73,7 +73,7 @@ def plan(
     heads = None if draft_model is None else str(models[draft_model])
     load = LoadOptions(n_ctx=256)
     request = LaunchOptions(
-        str(models[target]), draft_model=heads, draft=draft, fit=False, load=load
+        target=str(models[target]), draft_model=heads, draft=draft, fit=False, load=load
     )
     return make_plan(request, parallel=parallel)
 
