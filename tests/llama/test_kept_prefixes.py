@@ -67,8 +67,8 @@ def test_what_was_evaluated_is_there_again_to_the_bit(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
     write(tmp_path / "prefixes", before)
-    for path in (tmp_path / "prefixes", *(tmp_path / "prefixes").rglob("*")):
-        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+    modes = {stat.S_IMODE(each.stat().st_mode) for each in (tmp_path / "prefixes").rglob("*")}
+    assert modes == {0o700, 0o600}
     assert read(tmp_path / "prefixes", after, tokens, tokens[10:80]) == [90, 70, 0]
     assert after.views[0].cached == tuple(tokens)
     for slot, (old, text) in enumerate(((1, tokens), (2, tokens[10:80]))):

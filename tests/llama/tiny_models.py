@@ -65,10 +65,7 @@ def write_lfm2(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
     """Write three layers of short convolutions and one of attention, and return the path; see `write_qwen35`."""
     shapes = _around("token_embd_norm")
     for layer in range(4):
-        shapes |= _named(layer, _attention(1) if layer == 3 else _short_convolution())
-        shapes[f"blk.{layer}.ffn_norm.weight"] = shapes.pop(
-            f"blk.{layer}.post_attention_norm.weight"
-        )
+        shapes |= _named(layer, _plain(_attention(1) if layer == 3 else _short_convolution()))
     values = _sizes(4) | {
         ".shortconv.l_cache": _L_CACHE,
         ".attention.head_count_kv": [0, 0, 0, _N_HEAD],
@@ -88,13 +85,7 @@ def write_llama(
     """Write four layers of attention, and return the path; see `write_qwen35`. `pooling` is llama.cpp's number, in a file that has one."""
     shapes = _around()
     for layer in range(4):
-        shapes |= _named(layer, _attention(1))
-        for name in ("attn_q_norm", "attn_k_norm"):
-            del shapes[f"blk.{layer}.{name}.weight"]
-        shapes[f"blk.{layer}.ffn_norm.weight"] = shapes.pop(
-            f"blk.{layer}.post_attention_norm.weight"
-        )
-
+        shapes |= _named(layer, _plain(_attention(1), "q_norm", "k_norm"))
     values = _sizes(4) | ({} if pooling is None else {".pooling_type": pooling})
     shaped = _Shaped(counts, marked=marked)
     return write_model(path, "llama", values, shapes, seed, shaped, quantised=True)
@@ -144,16 +135,11 @@ def write_windowed(
     """
     shapes = _around()
     for layer in range(4 + mtp):
-        shapes |= _named(layer, _attention(1))
-        shapes[f"blk.{layer}.ffn_norm.weight"] = shapes.pop(
-            f"blk.{layer}.post_attention_norm.weight"
-        )
+        block = _plain(_attention(1))
         if architecture == "mimo2":
-            for name in ("q", "k", "v"):
-                del shapes[f"blk.{layer}.attn_{name}.weight"]
-            for name in ("q", "k"):
-                del shapes[f"blk.{layer}.attn_{name}_norm.weight"]
-            shapes[f"blk.{layer}.attn_qkv.weight"] = (_N_EMBD, 3 * _N_HEAD * _WIDTH)
+            block = _plain(_attention(1), "q", "k", "v", "q_norm", "k_norm")
+            block["attn_qkv.weight"] = (_N_EMBD, 3 * _N_HEAD * _WIDTH)
+        shapes |= _named(layer, block)
     shapes |= _mtp_layers(mtp)
     values = _sizes(4 + mtp) | {
         ".attention.head_count_kv": _N_HEAD,
@@ -244,10 +230,7 @@ def write_dflash(
     shapes: Shapes = {"fc.weight": (3 * _N_EMBD, _N_EMBD)}
     shapes |= dict.fromkeys(("enc.output_norm.weight", "output_norm.weight"), (_N_EMBD,))
     for layer in range(2):
-        shapes |= _named(layer, _attention(1))
-        shapes[f"blk.{layer}.ffn_norm.weight"] = shapes.pop(
-            f"blk.{layer}.post_attention_norm.weight"
-        )
+        shapes |= _named(layer, _plain(_attention(1)))
     own = _looking_back(8 if anchored else 9)
     followed = _followed(_embedded(seed))[list(ids) or range(TOKENS)]
     if ids:
@@ -445,6 +428,13 @@ def _attention(queries: int) -> Shapes:
         "attn_q_norm.weight": (_WIDTH,),
         "attn_k_norm.weight": (_WIDTH,),
     }
+
+
+def _plain(block: Shapes, *without: str) -> Shapes:
+    """Return a layer whose second norm has its usual name, without some parts of its attention."""
+    out = {"post_attention_norm.weight", *(f"attn_{name}.weight" for name in without)}
+    rest = {name: shape for name, shape in block.items() if name not in out}
+    return rest | {"ffn_norm.weight": (_N_EMBD,)}
 
 
 def _linear_attention() -> Shapes:
