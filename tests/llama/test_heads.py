@@ -36,7 +36,6 @@ from localspec.models.architectures import Heads, heads_in, heads_of, why_no_mtp
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.chat.answers import answers
-from tests.decoding.planting import plant
 from tests.llama.tiny_models import (
     write_assistant,
     write_dflash,
@@ -46,8 +45,8 @@ from tests.llama.tiny_models import (
     write_qwen35,
     write_windowed,
 )
-from tests.support.bugs import Bug
 from tests.support.checks import refuses
+from tests.support.planting import Bug, plant, table
 
 Patch = pytest.MonkeyPatch
 
@@ -387,79 +386,66 @@ def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
     check_several_at_once(bench)
 
 
-LENGTH, H, B = "len(self._tokens)", HeadSequence, _BlockPlace
-BUGS = {
-    "rows of their own stay where the target has computed them": (
-        "mtp",
-        Bug(H.common_prefix, "same = min(same, self._settled)", "pass"),
-    ),
-    "rows of rejected tokens": (
-        "mtp",
-        Bug(TargetRows.end, "common_prefix(self._tokens, list(tokens[self.begin :]))", LENGTH),
-    ),
-    "rows at the place where others were rejected": (
-        "mtp",
-        Bug(TargetRows.add, "part.place - self.begin", LENGTH),
-    ),
-    "the row of another place": (
-        "mtp",
-        Bug(H._before, "start + zeros - 1", "max(0, start + zeros - 2)"),
-    ),
-    "first rows for last ones": (
-        "eagle3 on llama",
-        Bug(H._step, "given = count if rows and self._first else rows", "given = rows"),
-    ),
-    "places of tokens for those of rows": (
-        "eagle3 on llama",
-        Bug(H._step, "start - self._first", "start"),
-    ),
-    "what one layer drafted counts for all": (
-        "three mtp on step35",
-        Bug(H.evaluated, "(self._count > 1 and step.rows > 0)", "0"),
-    ),
-    "the first layer alone reads what the target computed": (
-        "three mtp on step35",
-        Bug(H._catch_up, "range(self._count)", "range(1)"),
-    ),
-    "every token by the first layer": (
-        "three mtp on step35",
-        Bug(H.last_step, "self._step(tokens, len(tokens), rows, layer)", "self._step(tokens, len(tokens), rows)"),
-    ),
-    "an assistant sees rejected tokens": (
-        "assistant",
-        Bug(_Place.logits, "self._target.truncate(len(tokens) - 1)", "pass"),
-    ),
-    "a block goes on after the target did": (
-        "dflash",
-        Bug(_Place.logits, "self._target.n_cached != len(text) - 1", "False"),
-    ),
-    "masks stay": ("dflash", Bug(B._draft, "context.remove(self._number, place)", "pass")),
-    "rows of other places": (
-        "dspark",
-        Bug(B.prefill, "rows(at, end)", "rows(at - (at > 0), end - (at > 0))"),
-    ),
-}  # fmt: skip
-BUGS_OF_SEVERAL = {
-    "all in one cache": ("dflash", Bug(B.prefill, "take_in(self._number", "take_in(0")),
-    "a block is read of another cache": ("dflash", Bug(B._draft, "Part(self._number", "Part(0")),
-    "the next pass overwrites rows": (
-        "dspark",
-        Bug(B._draft, "rows.copy() if context.is_shared else rows", "rows"),
-    ),
-    "an assistant looks at another sequence": (
-        "assistant",
-        Bug(_AssistantPlace._row, "Part(target.number", "Part(0"),
-    ),
-}
+H, B = HeadSequence, _BlockPlace
+FUNCTIONS = (
+    H.common_prefix,
+    H._before,
+    H._step,
+    H.evaluated,
+    H._catch_up,
+    H.last_step,
+    TargetRows.end,
+)
+FUNCTIONS += (TargetRows.add, _Place.logits, B.prefill, B._draft, _AssistantPlace._row)
+BUGS = table(
+    """
+    HeadSequence.common_prefix
+        mtp: rows of their own stay where the target has computed them | call min | same
+    TargetRows.end
+        mtp: rows of rejected tokens | call common_prefix | len(self._tokens)
+    TargetRows.add
+        mtp: rows at the place where others were rejected | name place | len(self._tokens) + self.begin
+    HeadSequence._before
+        mtp: the row of another place | add | max(1, _ - 1)
+    HeadSequence._step
+        eagle3 on llama: first rows for last ones | choice | rows
+        eagle3 on llama: places of tokens for those of rows | name _first 1 | 0
+    HeadSequence.evaluated
+        three mtp on step35: what one layer drafted counts for all | compare 2 | False
+    HeadSequence._catch_up
+        three mtp on step35: the first layer alone reads what the target computed | call range | range(1)
+    HeadSequence.last_step
+        three mtp on step35: every token by the first layer | call _step | self._step(tokens, len(tokens), rows)
+    _Place.logits
+        assistant: it sees rejected tokens | call truncate | None
+        dflash: a block goes on after the target did | compare 3 | False
+    _BlockPlace._draft
+        dflash: masks stay | call remove | None
+    _BlockPlace.prefill
+        dspark: rows of other places | call rows | self._rows.rows(at - (at > 0), end - (at > 0))
+    """,
+    *FUNCTIONS,
+)
+BUGS_OF_SEVERAL = table(
+    """
+    _BlockPlace.prefill
+        dflash: all in one cache | call take_in | self._native.take_in(0, at, np.stack(rows))
+    _BlockPlace._draft
+        dflash: a block is read of another cache | call Part | Part(0, tokens, place, wanted)
+        dspark: the next pass overwrites rows | choice 1 | rows
+    _AssistantPlace._row
+        assistant: it looks at another sequence | call Part | Part(0, [token], target.n_cached - target.skipped, 1, row[np.newaxis])
+    """,
+    *FUNCTIONS,
+)
 
 
-@pytest.mark.parametrize("name", BUGS | BUGS_OF_SEVERAL)
-def test_a_planted_bug_is_caught(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
-    kind, bug = (BUGS | BUGS_OF_SEVERAL)[name]
-    bench = Bench(written(kind, tmp_path))
-    plant(monkeypatch, *bug)
+@pytest.mark.parametrize("bug", [*BUGS, *BUGS_OF_SEVERAL], ids=lambda bug: bug.name)
+def test_a_planted_bug_is_caught(bug: Bug, tmp_path: Path, monkeypatch: Patch) -> None:
+    bench = Bench(written(bug.name.partition(":")[0], tmp_path))
+    plant(monkeypatch, bug)
     with pytest.raises((AssertionError, PassFailed, IndexError)):  # noqa: PT012
-        if name in BUGS_OF_SEVERAL:
+        if bug in BUGS_OF_SEVERAL:
             check_several_at_once(bench)
         else:
             for seed in range(8):
@@ -479,7 +465,8 @@ def test_rows_of_several_are_not_mixed_up(tmp_path: Path, monkeypatch: Patch) ->
     target, heads = tmp_path / "target.gguf", tmp_path / "heads.gguf"
     bench = Bench(Files("", write_llama(target, COUNTS), write_eagle3(heads, 0.3)))
     check_several_at_once(bench)
-    plant(monkeypatch, H._before, "self._target.rows(", "mixed(self, ", {"mixed": mixed_rows})
+    bug = Bug("", H._before, "call rows", "mixed(self, start + zeros - 1, settled - 1)")
+    plant(monkeypatch, bug, {"mixed": mixed_rows})
     with pytest.raises(AssertionError):
         check_several_at_once(bench)
     bench.close()
