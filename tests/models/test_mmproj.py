@@ -17,13 +17,7 @@ from localspec.models.file_names import mmproj_for
 from localspec.models.gguf import GgufHeader, parse_header
 from localspec.models.inventory import inventory, plan_removal, remove
 from localspec.models.memory import encoder_bytes
-from localspec.models.mmproj import (
-    encoded,
-    mmproj_of,
-    model_that_takes,
-    takes,
-    why_no_mmproj,
-)
+from localspec.models.mmproj import encoded, mmproj_of, model_that_takes, takes, why_no_mmproj
 from localspec.models.pull import Wanted, fetch
 from localspec.models.registry import Registry, load_registry, parse_registry
 from localspec.models.store import Store

@@ -6,13 +6,7 @@ from msgspec import structs
 
 from lab.fuzz.target import load
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
-from localspec.models.entries import (
-    Chances,
-    Embedding,
-    HubSource,
-    TailoredFor,
-    WheelSource,
-)
+from localspec.models.entries import Chances, Embedding, HubSource, TailoredFor, WheelSource
 from localspec.models.registry import Registry, load_registry, parse_registry
 
 VALID = """
