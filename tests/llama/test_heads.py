@@ -335,7 +335,8 @@ def drafted_together(
         for joint in [[each] for each in asked] if bench.at_place else [asked]:
             if random.random() < 0.2:
                 cancel.set()  # the scheduler asks again for those beside a cancelled one
-                with suppress(Cancelled) if bench.at_place else pytest.raises(Cancelled):
+                stopped: Any = suppress if bench.at_place else pytest.raises
+                with stopped(Cancelled):
                     heads.together(joint)
                 cancel.clear()
             for (slot, request), row in zip(joint, heads.together(joint), strict=True):
@@ -511,7 +512,8 @@ def test_a_selector_scores_candidates_by_the_token_before_them(tmp_path: Path) -
 
 
 def opened(target: Path, draft: str = "auto", parallel: int = 1, **more: Any) -> Runtime:
-    launch = LaunchOptions(target=str(target), draft=draft, **{"load": SMALL, "fit": False, **more})
+    options: dict[str, Any] = {"load": SMALL, "fit": False, **more}
+    launch = LaunchOptions(target=str(target), draft=draft, **options)
     return load(make_plan(launch, parallel=parallel), parallel=parallel)
 
 
