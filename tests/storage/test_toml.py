@@ -28,7 +28,7 @@ fast = "y"
 
 
 @pytest.mark.parametrize("key", ["pair", "mirrors", "new"])
-@pytest.mark.parametrize("value", ["b", 3, 0.5, True, ("p", "q"), None, 'a "quoted" \x7f\n'])
+@pytest.mark.parametrize("value", ["b", 0.5, True, ("p", "q"), None, 'a "quoted" \x7f\n'])
 def test_a_key_gets_its_value_and_the_rest_stays(key: str, value: Value | None) -> None:
     changed = with_key(WRITTEN, key, value)
     expected = {**tomllib.loads(WRITTEN), key: list(value) if isinstance(value, tuple) else value}
