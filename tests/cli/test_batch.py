@@ -3,7 +3,9 @@
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,10 @@ def batch(*arguments: str, stdin: bytes = b"", shell: tuple[str, ...] = ()) -> D
 
 def read(path: str = "out.jsonl") -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def has_lines(path: Path, count: int) -> bool:
+    return path.exists() and path.read_bytes().count(b"\n") >= count
 
 
 def write(*lines: object) -> None:
@@ -149,21 +155,37 @@ def test_stopped_it_leaves_whole_records_to_resume(number: signal.Signals, code:
     assert [each["line"] for each in read()] == [1, 2, 3, 4]
 
 
+@contextmanager
+def fed(*words: str) -> Iterator[Started]:
+    """Start a batch that reads a pipe, which is written to."""
+    with Started("batch", "-", *words) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_a_pipe_that_brings_nothing_can_be_left_by_ctrl_c() -> None:
+    with fed(*FEW) as process:
+        process.stdin.write(b'{"prompt": "Hi"}\n')
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b'{"line": 1')
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+
+
 @pytest.mark.slow
 def test_a_line_is_answered_before_the_next_one_is_complete() -> None:
     output, few = Path("out.jsonl"), ("--ctx", "256", "--max-tokens", "4", "--parallel", "2")
-    with Started("batch", "-", "-o", str(output), *PLAIN, *few) as process:
-        try:
-            for count in (1, 2):
-                process.stdin.write(b'{"prompt": "Say hello."}\n{"prompt": ')
-                process.stdin.flush()
-                assert until(output.exists), "it waits for the line that was begun"
-                assert until(lambda count=count: output.read_bytes().count(b"\n") >= count)
-                process.stdin.write(b"5}\n")
-            process.stdin.close()
-            assert process.wait(PATIENCE_S) == 5
-        finally:
-            process.kill()
+    with fed("-o", str(output), *PLAIN, *few) as process:
+        for count in (1, 2):
+            process.stdin.write(b'{"prompt": "Say hello."}\n{"prompt": ')
+            process.stdin.flush()
+            assert until(partial(has_lines, output, count)), "it waits for what was begun"
+            process.stdin.write(b"5}\n")
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 5
     assert [each["line"] for each in read()] == [1, 2, 3, 4]
 
 

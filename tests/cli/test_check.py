@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.command import Done, assert_one_complaint, localspec
 from tests.models.gguf_builder import TOKENS, Content, Tensor, build, model_file, model_values
-from tests.models.loopback_hub import COMMIT, HugeFile, LoopbackHub, loopback_hub
+from tests.models.loopback_hub import COMMIT, Fault, HugeFile, LoopbackHub, loopback_hub
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +122,13 @@ def test_mtp_layers_in_any_file(hub: LoopbackHub, online: dict[str, str], files:
         hub.files[path] = HugeFile(data, 2 << 30, f"{number}" * 64)
     done = check(files, "owner/Layers-GGUF:Q8_0", "target.gguf", env=online)
     assert "has an MTP layer to draft with" in done.out
+
+
+def test_a_cut_header_is_resumed(hub: LoopbackHub, online: dict[str, str], files: Path) -> None:
+    hub.faults.extend([Fault("cut", 1 << 19), Fault("cut", 1 << 18)])
+    done = check(files, "owner/Big-GGUF", "target.gguf", env=online)
+    assert done.code == 0, done.err
+    assert hub.offsets == [0, 1 << 19, (1 << 19) + (1 << 18)]
 
 
 @pytest.mark.parametrize("knows_ranges", [True, False])

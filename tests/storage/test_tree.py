@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.session.attachments import completions
 from localspec.storage.tree import files_below, fuzzy, list_files
 from tests.hostile_repository import hostile_repository
 from tests.waiting import PATIENCE_S
@@ -137,3 +138,10 @@ def test_letters_together_in_the_name_of_the_file_come_first() -> None:
     names = ["shell/x.py", "a/hello.py", "h/e/l/p.py", "b/xhe.py", "zzz"]
     assert fuzzy("he", names, 9) == ["a/hello.py", "b/xhe.py", "shell/x.py", "h/e/l/p.py"]
     assert fuzzy("HEL", names, 1) == ["a/hello.py"]
+
+
+def test_a_mention_is_completed_over_the_tree(folder: Path) -> None:
+    repository(folder)
+    assert [name for name, _ in completions("he", folder)] == ["src/hello.py", "src/deep/help.md"]
+    assert [name for name, _ in completions("src/", folder)][:2] == ["src/deep/", "src/hello.py"]
+    assert completions("../he", folder / "src") == []
