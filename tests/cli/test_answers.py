@@ -79,7 +79,7 @@ def test_a_terminal_gets_only_what_it_does_not_obey(monkeypatch: pytest.MonkeyPa
         ([Text("a\n")], False, {}, "a\n"),
         ([], False, {}, ""),
         ([Text("a\r")], True, {}, "a\n"),
-        (THOUGHTS, False, {}, "yes\n"),
+        (THOUGHTS, False, {"show_thinking": False}, "yes\n"),
         (THOUGHTS, False, {"show_thinking": True}, "<think>\nhmm\n</think>\n\nyes\n"),
         (THOUGHTS, False, {"silent": True, "show_thinking": True}, ""),
         (THOUGHTS[:1], False, {"show_thinking": True}, "<think>\nhm\n</think>\n"),

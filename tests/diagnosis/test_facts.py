@@ -276,15 +276,6 @@ def test_without_an_answer_it_says_what_still_works(monkeypatch: pytest.MonkeyPa
         assert fact.value.endswith("; models on this machine work")
 
 
-def test_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving("application/json") as address:
-        seen.clear()
-        assert hub(monkeypatch, address, offline=True).value == "not checked, offline"
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        assert hub(monkeypatch, address).value == "not checked, HF_HUB_OFFLINE"
-        assert seen == []
-
-
 def test_no_token_is_sent_and_no_secret_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_s3cret")
     with serving("application/json") as address:
@@ -303,5 +294,12 @@ def test_no_token_is_sent_and_no_secret_is_told(monkeypatch: pytest.MonkeyPatch)
         assert "s3cret" not in fact.value
 
 
-def test_an_endpoint_that_is_no_address_needs_mending(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_asks_nobody_and_no_address_needs_mending(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving("application/json") as address:
+        seen.clear()
+        assert hub(monkeypatch, address, offline=True).value == "not checked, offline"
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        assert hub(monkeypatch, address).value == "not checked, HF_HUB_OFFLINE"
+        assert seen == []
+    monkeypatch.delenv("HF_HUB_OFFLINE")
     assert hub(monkeypatch, "file:///etc/passwd").state == "broken"

@@ -33,13 +33,6 @@ def test_a_setting_of_thousands_of_digits(tmp_path: Path, value: str) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_a_header_of_a_csv_is_shown_without_its_control_characters() -> None:
-    rows = parsed(split_lines(io.BytesIO(b"a,\x1b[2J,\x1b[2J\n")), "csv", "in.csv", "prompt")
-    with pytest.raises(UsageError) as caught:
-        list(rows)
-    assert str(caught.value).isprintable()
-
-
 def test_a_state_with_odd_fields_or_without_one_is_left_alone() -> None:
     odd: list[dict[str, object]] = [
         {"tokens": []},
@@ -90,10 +83,11 @@ def test_messages_that_follow_each_other_end(circle: History) -> None:
     circle.close()
 
 
-def test_the_version_of_a_frame_is_told_without_control_characters() -> None:
+def test_headers_versions_and_tallies_of_nothing() -> None:
+    rows = parsed(split_lines(io.BytesIO(b"a,\x1b[2J,\x1b[2J\n")), "csv", "in.csv", "prompt")
+    with pytest.raises(UsageError) as caught:
+        list(rows)
+    assert str(caught.value).isprintable()
     load("frames").check(b'{"v": "\\u0000\\u001b[2J", "type": "Bye"}\n')
-
-
-def test_a_tally_of_nothing_costs_no_report() -> None:
-    """`stats` divided by what a damaged record says was tried: 0."""
+    # `stats` divided by what a damaged record says was tried: 0.
     load("telemetry").check(RECORD.replace(b"[[5, 3]]", b"[[0, 0]]"))
