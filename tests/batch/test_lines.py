@@ -72,12 +72,10 @@ def pipe(folder: Path) -> Iterator[tuple[BinaryIO, Source]]:
         yield writer, it
 
 
-def test_the_share_that_was_read_is_known_of_a_file_and_not_of_a_pipe(tmp_path: Path) -> None:
+def test_the_share_that_was_read_is_known_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"[]\n[1]\n")
     with Source(str(tmp_path / "in")) as source:
         assert [source.share() for _ in source.lines("jsonl", None)] == [3 / 7, 1.0]
-    with pipe(tmp_path) as (_, source):
-        assert source.share() is None
     for name in ["none", ".", "nul\0"]:
         refuses(r"check the path|is a directory", Source, f"{tmp_path}/{name}")
 
@@ -90,14 +88,11 @@ def test_a_line_that_cannot_be_read_says_why_and_the_next_goes_on() -> None:
     lines: list[tuple[Any, ...]] = [
         ("jsonl", b"{", "not valid JSON (Expecting property name"),
         ("jsonl", b"[1]", "not an object"),
-        ("jsonl", b"null", "not an object"),
         ("jsonl", b'{"prompt": "caf\xe9"}', "not UTF-8 (byte 0xe9 at offset 15)"),
         ("jsonl", b"[" * 190, "not valid JSON"),
         ("jsonl", b'{"prompt": "' + b"x" * 200 + b'"}', "more than 4 MB"),
-        ("jsonl", b"\x00", "not valid JSON"),
         ("csv", b"only one", "1 cells and the header 2"),
         ("csv", b'a,"b"c', "not valid CSV"),
-        ("csv", b"a,caf\xe9", "not UTF-8"),
         ("csv", b"a," + b"x" * 200, "more than 4 MB"),
     ]
     for form, line, problem in lines:
@@ -158,7 +153,7 @@ def test_rows_come_in_order_and_no_more_are_held_than_a_few() -> None:
 
 def test_half_a_row_of_a_pipe_is_not_ready_and_none_waits_for_it(tmp_path: Path) -> None:
     with pipe(tmp_path) as (writer, source):
-        assert source.waits
+        assert (source.waits, source.share()) == (True, None)
         ahead = ReadAhead(source.lines("csv", None), CancelFlag())
         writer.write(b'prompt\n"one\n')
         assert not ahead.ready()
@@ -217,7 +212,6 @@ def test_a_prompt_is_what_a_user_says_after_the_system_prompt_of_line_or_run() -
     assert turns(asked(form, prompt="Hi")) == [("system", "Be brief."), ("user", "Hi")]
     own = asked(form, prompt="Hi", system="Be long.")
     assert turns(own) == [("system", "Be long."), ("user", "Hi")]
-    form = Form(ReplyOptions(), system="Be brief.")
     messages = [{"role": "developer", "content": "Own."}, *USER]
     assert turns(asked(form, messages=messages)) == [("system", "Own."), ("user", "Hi")]
     begun = [*USER, {"role": "assistant", "content": "Well,"}]
@@ -230,13 +224,10 @@ def test_a_prompt_is_what_a_user_says_after_the_system_prompt_of_line_or_run() -
 
 def test_raw_prompts_and_those_of_the_older_endpoint_go_as_they_are() -> None:
     body = {"model": "m", "prompt": "Once", "seed": 4}
-    raw, old = (
-        asked(Form(ReplyOptions(), raw=True), prompt="Once"),
-        asked(url="/v1/completions", body=body),
-    )
+    form = Form(ReplyOptions(), raw=True)
+    raw, old = asked(form, prompt="Once"), asked(url="/v1/completions", body=body)
     assert (raw.messages, raw.raw) == (old.messages, old.raw) == ((), "Once")
     assert old.options.seed == 4
-    form = Form(ReplyOptions(), raw=True)
     refuses("messages need the chat template", asked, form, messages=USER)
     refuses("messages need the chat template", asked, form, body={"messages": USER})
     refuses("no system prompt", asked, form, prompt="Once", system="Be brief.")
@@ -268,7 +259,6 @@ def test_a_body_says_how_to_think() -> None:
         ({"reasoning_budget_tokens": 64}, "64"),
         ({"reasoning_budget_tokens": -1}, "on"),
         ({"reasoning_budget_tokens": 1.5}, "body.reasoning_budget_tokens is 1.5: it takes a whole"),
-        ({"reasoning_budget_tokens": 1 << 40}, "body.reasoning_budget_tokens is 1099511627776"),
         ({"reasoning_effort": "hard"}, "body.reasoning_effort is 'hard'"),
         ({"reasoning_effort": 5}, "reasoning_effort is 5: it takes a text"),
         ({"chat_template_kwargs": []}, "chat_template_kwargs is .*: it takes an object"),
@@ -325,19 +315,10 @@ def test_reply_options_are_laid_over_all_others_and_may_stand_beside_a_template(
 
 def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() -> None:
     body = {
-        "model": "gpt-4o",
-        "messages": USER,
-        "temperature": 0.2,
-        "max_completion_tokens": 4,
-        "top_p": 0.5,
-        "stop": ["a", "b"],
-        "logit_bias": {"5": -100},
-        "n": 1,
-        "stream": False,
-        "user": "u1",
-        "response_format": {"type": "text"},
-        "frequency_penalty": 1,
-    }
+        "model": "gpt-4o", "messages": USER, "temperature": 0.2, "max_completion_tokens": 4,
+        "top_p": 0.5, "stop": ["a", "b"], "logit_bias": {"5": -100}, "n": 1, "stream": False,
+        "user": "u1", "response_format": {"type": "text"}, "frequency_penalty": 1,
+    }  # fmt: skip
     fields: dict[str, Any] = {"custom_id": "r-1", "url": "/v1/chat/completions", "body": body}
     ask = asked(method="POST", **fields)
     assert turns(ask) == [("user", "Hi")]
@@ -362,29 +343,19 @@ def test_a_line_that_cannot_be_answered_says_what_is_wrong() -> None:
         ({"prompt": "Hi", "system": 1}, "system is not text"),
         ({"prompt": "Hi", "temperature": "warm"}, "temperature is 'warm': it takes a number"),
         ({"prompt": "Hi", "temperature": 10**400}, "temperature is 1000"),
-        ({"prompt": "Hi", "temperature": float("nan")}, "temperature is nan"),
-        ({"prompt": "Hi", "stop": [1]}, "stop is"),
         ({"prompt": "Hi", "grammar": "root ::= ("}, "the grammar is wrong: Expected"),
         ({"prompt": "Hi", "json_schema": {"not": {}}}, "'not' is not supported"),
         ({"prompt": "Hi", "grammar": "x", "json_schema": {}}, "cannot be combined"),
-        ({"prompt": "Hi", "json_schema": [1]}, "it takes an object"),
-        ({"prompt": "Hi", "response_format": "json"}, "response_format is 'json'"),
         ({"prompt": "Hi", "response_format": {"type": "json_schema"}}, "response_format is"),
         ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
-        ({"prompt": "Hi", "reply_options": [1]}, "reply_options is [1]: it takes an object"),
         ({"prompt": "Hi", "reply_options": "{"}, "it takes a JSON object"),
         ({"prompt": "Hi", "reply_options": {"prompt": 1}}, "reply_options has 'prompt': choose"),
         ({"prompt": "Hi", "reply_options": {"top_k": "a"}}, "top_k is 'a'"),
-        ({"prompt": "Hi", "id": [1]}, "id is neither"),
         ({"prompt": "Hi", "id": "x" * 513}, "id is neither"),
-        ({"messages": []}, "messages is empty"),
         ({"messages": ["Hi"]}, "message 1 is not an object"),
         ({"messages": [{**SAID, "tool_calls": [{"id": "1"}]}]}, "message 1 calls tools"),
         ({"messages": [{"role": "system", "content": "x"}]}, "nothing to answer"),
-        ({"body": "x"}, "body is not an object"),
-        ({"body": {"model": "m"}}, "body.prompt is empty"),
         ({"body": {"messages": USER, "n": 2}}, "body.n is 2: only 1 is supported"),
-        ({"body": {"messages": USER, "tools": [{}]}}, "body.tools is"),
         ({"body": {"messages": USER, "tempratur": 1}}, "body.tempratur is not supported"),
         ({"body": {"messages": USER}, "url": "/v1/embeddings"}, "url is '/v1/embeddings'"),
     ]
@@ -398,8 +369,6 @@ def test_what_is_wrong_is_said_without_what_a_terminal_would_obey() -> None:
         {"\x1b[2J": 1},
         {"prompt": "Hi", "json_schema": "\x1b[2J", "grammar": "\x1b"},
         {"prompt": "Hi", "json_schema": 5, "id": "\x1b[2J"},
-        {"prompt": "Hi", "response_format": "\x1b[2J"},
-        {"prompt": "Hi", "grammar": ["\x1b[2J"]},
         {"prompt": "Hi", "reply_options": {"\x1b[2J": 1}},
         {"body": {"messages": USER, "\x1b[2J": 1}},
         {"body": {"messages": USER, "n": "\x1b[2J"}},
@@ -433,11 +402,10 @@ def test_a_form_of_the_answer_replaces_that_of_the_run() -> None:
 
 
 def test_an_id_is_a_text_or_a_whole_number() -> None:
-    rows: list[tuple[Any, ...]] = [
+    rows: list[tuple[dict[str, Any], object]] = [
         ({"id": 0}, 0),
         ({"id": "", "custom_id": "c"}, "c"),
         ({"id": None}, None),
-        ({}, None),
     ]
     for fields, known in rows:
         assert line_id(line(**fields)) == known
@@ -456,12 +424,7 @@ def shown(url: object) -> list[Any]:
 def test_pictures_are_data_urls_or_files_below_the_folder_of_the_lines(tmp_path: Path) -> None:
     folder = tmp_path / "lines"
     (folder / "my photos").mkdir(parents=True)
-    for name, content in (
-        ("lines/my photos/a.png", png()),
-        ("lines/a.txt", b"words"),
-        ("lines/cut.png", png()[:9]),
-        ("secret.png", png()),
-    ):
+    for name, content in (("lines/my photos/a.png", png()), ("secret.png", png())):
         (tmp_path / name).write_bytes(content)
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
     form = Form(ReplyOptions(seed=9), folder=folder)
@@ -479,8 +442,6 @@ def test_pictures_are_data_urls_or_files_below_the_folder_of_the_lines(tmp_path:
             assert (message.text, [each.data for each in message.media]) == ("What is it?", [png()])
     for url, word in (
         ("https://example.org/a.png", "is not fetched"),
-        ("ftp:a.png", "is not fetched"),
-        ("data:image/png,abc", "is not fetched"),
         ("../secret.png", "outside the folder"),
         ("file:///etc/passwd", "outside the folder"),
         ("link.png", "outside the folder"),
@@ -488,9 +449,6 @@ def test_pictures_are_data_urls_or_files_below_the_folder_of_the_lines(tmp_path:
         ("file://localhost/etc/passwd", "outside the folder"),
         ("none\x1b[2J.png", "is not in the folder"),
         ("my photos", "is not a regular file|cannot"),
-        ("a.txt", "neither a picture nor a sound"),
-        ("cut.png", "damaged"),
-        ("", "is not a file name"),
         ("a\0", "is not a file name"),
         (url_of(b"x")[:-1], "no base64"),
     ):

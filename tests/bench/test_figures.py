@@ -25,8 +25,8 @@ from localspec.bench.prompts import BenchPrompt
 from localspec.bench.report import ALL, Figure, compared, document, figures, table
 from localspec.bench.trial import Arrival, Slot, Trial, fork, speed_ratio
 from localspec.decoding.cancel import Cancelled
+from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.options import LaunchOptions, ReplyOptions
-from tests.bench.runs import a_round, a_trial, pair
 from tests.support.checks import refuses
 
 _RUNS = 2000
@@ -49,11 +49,10 @@ def verdicts(kind: str, size: float, effect: float) -> list[Estimate]:
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("size", [0.02, 0.05, 0.1])
-@pytest.mark.parametrize("kind", ["normal", "heavy tails", "spikes"])
-def test_of_2000_verdicts_5_percent_are_wrong_and_90_percent_of_slow_downs_are_noticed(
-    kind: str, size: float
-) -> None:
+@pytest.mark.parametrize(
+    ("kind", "size"), [("normal", 0.05), ("heavy tails", 0.1), ("spikes", 0.02)]
+)
+def test_few_of_2000_verdicts_are_wrong(kind: str, size: float) -> None:
     assert sum(each.differs for each in verdicts(kind, size, 0.0)) <= 0.05 * _RUNS
     slower = verdicts(kind, size, math.log(0.95))
     assert sum(each.interval is not None and each.interval[1] < 1 for each in slower) >= 0.9 * _RUNS
@@ -61,10 +60,10 @@ def test_of_2000_verdicts_5_percent_are_wrong_and_90_percent_of_slow_downs_are_n
 
 def test_a_verdict_in_words() -> None:
     for ratio, error, words in [
-        (1.3, 0.02, "b is faster than a: 1.300 times as fast"),
-        (0.8, 0.02, "b is slower than a: 0.800 times as fast"),
-        (1.001, 0.005, "a and b are equally fast, within 3 %"),
-        (1.1, 0.09, "undecided: b is 1.100 times as fast as a"),
+        (1.3, 0.02, "b is faster than a: 1.300 times"),
+        (0.8, 0.02, "b is slower than a"),
+        (1.001, 0.005, "equally fast, within 3 %"),
+        (1.1, 0.09, "undecided"),
     ]:
         assert words in Estimate(math.log(ratio), error, 11, 12).verdict("a", "b")
     for share, freedom, value in [(0.975, 1, 12.7062), (0.975, 2, 4.3027), (0.975, 3, 3.1824), (0.975, 7, 2.3646), (0.95, 10, 1.8125), (0.995, 30, 2.75)]:  # fmt: skip
@@ -87,7 +86,7 @@ def test_one_wild_pair_does_not_move_the_verdict_and_more_noise_asks_for_more() 
     assert once < more < most
 
 
-@pytest.mark.parametrize("n", [3, 6, 12])
+@pytest.mark.parametrize("n", [3, 12])
 def test_the_interval_holds_the_truth_as_often_as_it_says(n: int) -> None:
     rng = np.random.default_rng(3)
     intervals = [estimate(rng.normal(0.1, 0.05, n).tolist()).interval for _ in range(_RUNS)]
@@ -164,12 +163,39 @@ def test_an_interruption_leaves_what_was_measured() -> None:
         assert not result.is_whole
 
 
+def a_round(drafted: int = 0, accepted: int = 0, verify_s: float = 0.1, **spent: float) -> Round:
+    draft = Draft((1,) * drafted, (), "lookup")
+    times = Spent(verify_s=verify_s, **spent)
+    return Round(draft, Verdict(accepted, 1), (1,) * (accepted + 1), times)
+
+
+def a_trial(
+    mode: str = "off",
+    wall_s: float = 1.0,
+    *,
+    n_tokens: int = 10,
+    tokens: Sequence[int] | None = None,
+    first_s: float = 0.1,
+    rounds: Sequence[Round] = (),
+    prefill_s: float = 0.0,
+    **place: int,
+) -> Trial:
+    """Return a run whose tokens came at an even pace."""
+    pace = (wall_s - first_s) / max(1, n_tokens - 1)
+    slot = Slot(**{"prompt": 0, "repeat": 0, "group": 0, **place}, temperature=0.0, mode=mode)
+    arrivals = tuple(Arrival(n + 1, first_s + n * pace) for n in range(n_tokens))
+    counts = sum(each.drafted for each in rounds), sum(each.accepted for each in rounds)
+    known = tuple(range(n_tokens) if tokens is None else tokens)
+    return Trial(slot, known, arrivals, prefill_s, tuple(rounds), *counts)
+
+
+def pair(speed: float, mode: str = "auto", **how: int) -> list[Trial]:
+    """Return a run of `off`, and one of another mode that is so many times as fast."""
+    return [a_trial(**how), a_trial(mode, wall_s=1 / speed, first_s=0.1 / speed, **how)]  # type: ignore[arg-type]
+
+
 PROMPTS = [BenchPrompt("code", "a"), BenchPrompt("code", "b"), BenchPrompt("chat", "c")]
-SETTING: dict[str, object] = {
-    "machine": "a machine, 2 cores",
-    "target": {"name": "a toy", "bytes": 10},
-    "draft_model": None,
-}
+SETTING: dict[str, object] = {"machine": "a machine", "target": {"name": "a toy"}}
 
 
 def made(trials: Sequence[Trial], planned: int | None = None) -> Result:
@@ -204,14 +230,8 @@ def test_a_ratio_is_of_whole_times_at_equal_lengths() -> None:
 
 
 def test_a_fork_is_the_first_difference() -> None:
-    for one, other, at in [
-        ((1, 2), (1, 2), None),
-        ((1, 2, 3), (1, 5, 3), 1),
-        ((1, 2), (1, 2, 3), 2),
-        ((), (1,), 0),
-        ((), (), None),
-    ]:
-        assert fork(one, other) == at
+    for one, other, at in [("ab", "ab", None), ("abc", "axc", 1), ("ab", "abc", 2), ("", "a", 0)]:
+        assert fork([*map(ord, one)], [*map(ord, other)]) == at
     trials = []
     for repeat, tokens in enumerate([(1, 2, 3), (1, 9, 3), (1, 2, 8)]):
         trials += [a_trial(repeat=repeat, n_tokens=3, tokens=(1, 2, 3))]

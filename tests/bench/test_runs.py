@@ -42,13 +42,10 @@ def test_a_file_is_read_in_order_and_empty_lines_are_skipped(tmp_path: Path) -> 
     for content, complaint in [
         (f"{GOOD}\n\n{{", ":3: .*truncated"),
         (f"{GOOD}\n\n{'[' * 100_000}", ":3: .*got `array`"),
-        ("[1]", ":1: .*Expected `object`"),
         ('{"workload": "code"}', "missing required field `prompt`"),
         ('{"workload": "", "prompt": "a"}', r"matching regex .* `\$\.workload`"),
-        ('{"workload": "code", "prompt": 3}', "Expected `str`"),
         ('{"workload": "code", "prompt": "a", "seed": 1}', "unknown field `seed`"),
         (f"{GOOD}\n\udcff\udcfe", ":2: is not UTF-8"),
-        ("", "has no prompts"),
         ("\n  \n", "has no prompts"),
         (None, "cannot be read"),
     ]:
@@ -81,7 +78,6 @@ def test_arms_that_differ_in_the_mode_alone_share_their_models() -> None:
         (None, LaunchOptions(pair="qwen3-8b"), ["off", "auto", "lookup", "model"]),
         (None, LaunchOptions(pair="qwen3.5-4b"), ["off", "auto", "lookup", "heads"]),
         (None, LaunchOptions(target="a", draft_model="b"), ["off", "auto", "lookup", "model"]),
-        (None, LaunchOptions(target="a"), ["off", "auto", "lookup"]),
     ]:
         assert [arm.mode for arm in mode_arms(text, launch)] == modes
 
@@ -144,18 +140,14 @@ class Bench:
 
     def __init__(self, n_ctx: int = 4000, cancel_after: int | None = None) -> None:
         self.target = Teller(SCRIPT, n_ctx, cancel_after=cancel_after)
-        self.asked: list[str] = []
-        self.policies: list[Policy] = []
+        self.policies: list[tuple[str, Policy]] = []
         models = models_of(Tellers([self.target], most_rows=64), TEMPLATE)
         self.assistant = Assistant(models, [plain_policy()])
 
     def policy(self, mode: str) -> Policy:
-        self.asked.append(mode)
-        policy: Policy = plain_policy()
-        if mode == "lookup":
-            policy = FixedPolicy(LookupDrafter({END}), 8)
-        self.policies.append(policy)
-        return policy
+        drafting: Policy = FixedPolicy(LookupDrafter({END}), 8)
+        self.policies.append((mode, drafting if mode == "lookup" else plain_policy()))
+        return self.policies[-1][1]
 
     def runs(self, asked: ReplyOptions = ASKED) -> OwnRuns:
         return OwnRuns(self.assistant, self.policy, PROMPTS, asked, Stopwatch())
@@ -172,8 +164,8 @@ def test_every_run_starts_from_an_empty_cache_with_a_policy_of_its_own() -> None
         runs.run(Slot(0, 0.0, 0, mode, 0))
         evaluated.append(bench.target.evaluated)
     assert evaluated[2] == 2 * evaluated[1]
-    assert bench.asked == ["off", "off", "lookup"]
-    assert len({id(policy) for policy in bench.policies}) == 3
+    assert [mode for mode, _ in bench.policies] == ["off", "off", "lookup"]
+    assert len({id(policy) for _, policy in bench.policies}) == 3
 
 
 def test_a_run_has_the_tokens_of_its_text_and_one_arrival_for_each_round() -> None:

@@ -49,11 +49,12 @@ def test_every_option_is_known_to_matter_or_not() -> None:
     assert {field.name for field in fields(LoadOptions)} == {*CHANGED, *LEFT_OUT}
 
 
-@pytest.mark.parametrize("name", CHANGED)
-def test_options_of_kernels(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "tensor_split":
-        monkeypatch.setattr("localspec.llama.devices.devices", lambda: TWO_GPUS)
-    assert digest(file, **{name: CHANGED[name]}) != digest(file)
+def test_options_of_kernels(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CHANGED.items():
+        with monkeypatch.context() as patch:
+            if name == "tensor_split":
+                patch.setattr("localspec.llama.devices.devices", lambda: TWO_GPUS)
+            assert digest(file, **{name: value}) != digest(file), name
 
 
 def test_a_default_is_what_it_stands_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,27 +78,22 @@ def test_a_default_is_what_it_stands_for(file: Path, monkeypatch: pytest.MonkeyP
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_a_build_or_device_makes_a_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[tuple[str, Any]] = [
         ("build", lambda: replace(build(), version="9.9")),
         ("build", lambda: replace(build(), backends=("another",))),
         ("build", lambda: replace(build(), features=("CPU: SSE3 = 1",))),
         ("devices", lambda: [Device("CPU", "another", 1, 1, "CPU", 0)]),
         ("FORMAT", 0),
-    ],
-)
-def test_another_build_or_another_device_makes_another_key(
-    file: Path, name: str, value: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    ]
     before = digest(file)
-    monkeypatch.setattr(key_module, name, value)
-    assert digest(file) != before
+    for name, value in rows:
+        with monkeypatch.context() as patch:
+            patch.setattr(key_module, name, value)
+            assert digest(file) != before
 
 
-def test_each_file_and_each_placement_has_a_key_of_its_own(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_placement_has_a_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = Device("CPU", "cpu", 1, 1, "CPU", 0, "CPU")
     near = Device("RPC0", "127.0.0.1:1", 1, 1, "GPU", 1, "RPC")
     far = Device("RPC1", "127.0.0.1:2", 1, 1, "GPU", 2, "RPC")

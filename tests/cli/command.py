@@ -40,14 +40,7 @@ def localspec(
 ) -> Done:
     """Run the command to its end, in a warm process where it makes no difference.
 
-    Args:
-        arguments: what follows the program's name.
-        stdin: what a pipe brings.
-        env: variables to set.
-        shell: a command that runs the one after it, such as `sh -c 'exec "$@" >&-' sh`.
-        cwd: the working directory.
-        timeout_s: after which it is killed, and the test has failed.
-        cold: start Python anew, as users do.
+    `shell` runs the command after it, such as `sh -c 'exec "$@" >&-' sh`; `cold` starts Python anew, as users do.
     """
     if cold or shell or any(key.startswith(_READ_BY_PYTHON) for key in env or ()):
         ended = subprocess.run(

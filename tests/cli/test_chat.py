@@ -26,9 +26,7 @@ def own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def test_commands_need_no_model_and_one_that_cannot_be_had_is_the_exit_code(
-    bare_machine: dict[str, str],
-) -> None:
+def test_commands_need_no_model_and_a_missing_one_is_the_code(bare_machine: dict[str, str]) -> None:
     done = localspec("chat", "--plain", "--offline", stdin=b"hello?\n", env=bare_machine)
     assert done.code == 3, done.err
     assert done.out == ""
@@ -60,9 +58,7 @@ def test_a_whole_conversation_in_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_conversation_goes_on_with_its_own_pair_and_not_with_what_is_configured(
-    bare_machine: dict[str, str], stored: Path
-) -> None:
+def test_a_conversation_keeps_its_own_pair(bare_machine: dict[str, str], stored: Path) -> None:
     history = History(stored / "history")
     conversation = history.create(pair="smollm2-1.7b")
     history.add_user(conversation, None, Message.user("hello?"))

@@ -25,12 +25,6 @@ def huge(gigabytes: float, sha256: str = "5" * 64, **changes: Content | None) ->
     return HugeFile(build(model_values(**changes), [weights]), size, sha256)
 
 
-def wide(gigabytes: float, n_vocab: int) -> HugeFile:
-    """A model with a vocabulary of 26 bytes a token."""
-    tokens = [f"token-{number:08}" for number in range(n_vocab)]
-    return huge(gigabytes, tokens=tokens, token_type=[1] * n_vocab, merges=None)
-
-
 @pytest.fixture
 def hub() -> Iterator[LoopbackHub]:
     with loopback_hub(with_storage=True) as hub:
@@ -78,9 +72,7 @@ def facts_of(folder: Path, *arguments: str, env: dict[str, str], code: int = 0) 
     return facts
 
 
-def test_files_are_judged_by_their_tokens_in_lines_and_json(
-    files: Path, bare_machine: dict[str, str]
-) -> None:
+def test_files_are_judged_by_their_tokens(files: Path, bare_machine: dict[str, str]) -> None:
     usable = {"usable": True, "fits": True}
     rows: list[tuple[Any, ...]] = [
         ("target.gguf", "./target.gguf", 0, ["identical: ./target.gguf can draft", "tokens 6 and 6, 100 %", "chat templates the same"], {**usable, "first_difference": None, "shared_percent": None}),
@@ -102,7 +94,7 @@ def test_files_are_judged_by_their_tokens_in_lines_and_json(
             assert known["first_difference"] == difference
 
 
-def test_of_remote_models_only_the_headers_are_read(
+def test_remote_headers_alone_are_read(
     hub: LoopbackHub, online: dict[str, str], files: Path
 ) -> None:
     facts = facts_of(files, "hf.co/owner/Big-GGUF", "owner/Small-GGUF:q8_0", env=online)
@@ -118,9 +110,7 @@ def test_of_remote_models_only_the_headers_are_read(
     assert not any("00002-of" in each for each in hub.requests)
 
 
-def test_mtp_layers_of_a_remote_model_are_looked_for_in_all_of_its_files(
-    hub: LoopbackHub, online: dict[str, str], files: Path
-) -> None:
+def test_mtp_layers_in_any_file(hub: LoopbackHub, online: dict[str, str], files: Path) -> None:
     values = model_values() | {
         "general.architecture": "qwen35",
         "qwen35.block_count": 3,
@@ -134,36 +124,25 @@ def test_mtp_layers_of_a_remote_model_are_looked_for_in_all_of_its_files(
     assert "has an MTP layer to draft with" in done.out
 
 
-def test_a_cut_download_of_a_header_is_resumed(
-    hub: LoopbackHub, online: dict[str, str], files: Path
-) -> None:
+def test_a_cut_header_is_resumed(hub: LoopbackHub, online: dict[str, str], files: Path) -> None:
     hub.faults.extend([Fault("cut", 1 << 19), Fault("cut", 1 << 18)])
     done = check(files, "owner/Big-GGUF", "target.gguf", env=online)
     assert done.code == 0, done.err
     assert hub.offsets == [0, 1 << 19, (1 << 19) + (1 << 18)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_what_never_ends_is_given_up_within_the_limit(
     hub: LoopbackHub, online: dict[str, str], files: Path, knows_ranges: bool
 ) -> None:
-    hub.files[at("Endless", "endless-Q4_K_M.gguf")] = wide(9, 800_000)
+    tokens = [f"token-{number:08}" for number in range(800_000)]
+    endless = huge(9, tokens=tokens, token_type=[1] * len(tokens), merges=None)
+    hub.files[at("Endless", "endless-Q4_K_M.gguf")] = endless
     hub.knows_ranges = knows_ranges
     done = check(files, "owner/Endless-GGUF", "target.gguf", env=online)
     assert_one_complaint(done, 1, "its header is longer than 18 MiB")
     # A server that knows no ranges goes on sending into the buffers of the line until it is cut.
-    assert hub.sent_bytes <= LIMIT_BYTES + (0 if knows_ranges else line_bytes())
-
-
-def line_bytes() -> int:
-    """Return how much the buffers at both ends of a line hold at most; 8 MB if the system does not say."""
-    try:
-        return sum(
-            int(Path(f"/proc/sys/net/ipv4/tcp_{each}mem").read_text().split()[2]) for each in "rw"
-        )
-    except OSError:
-        return 8 << 20
+    assert hub.sent_bytes <= LIMIT_BYTES + (0 if knows_ranges else 32 << 20)
 
 
 @pytest.mark.parametrize(
@@ -171,13 +150,10 @@ def line_bytes() -> int:
     [
         ("owner/None-GGUF", 3, "HTTP 404: no such repository, or a gated", {}),
         ("owner/Big-GGUF:Q2_K", 3, "has no Q2_K: it has Q4_K_M, Q8_0", {}),
-        ("nothing", 3, "'nothing'", {}),
         ("gone.gguf", 3, "gone.gguf", {}),
         ("text.gguf", 1, "text.gguf is not a GGUF file", {}),
-        ("smollm2-135m", 3, "HTTP 404", {}),
         ("owner/Big-GGUF", 3, "HF_HUB_OFFLINE is set", {"HF_HUB_OFFLINE": "1"}),
         ("owner/Big-GGUF", 3, "no connection", {"HF_ENDPOINT": "http://127.0.0.1:9"}),
-        ("owner/Big-GGUF", 3, "HTTP 401", {"status": 401}),
         ("owner/Big-GGUF", 3, "a web page came", {"portal": True}),
     ],
 )
@@ -190,9 +166,7 @@ def test_what_cannot_be_judged_is_one_line(
     told: str,
     state: dict[str, Any],
 ) -> None:
-    for name in ("status", "portal"):
-        if name in state:
-            setattr(hub, name, state[name])
+    hub.portal = "portal" in state
     variables = {name: value for name, value in state.items() if name.isupper()}
     done = check(files, target, "target.gguf", env={**online, **variables})
     assert_one_complaint(done, code, told)

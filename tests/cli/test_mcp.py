@@ -19,18 +19,8 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.slow
 
 MODEL = ("smollm2-135m", "--draft", "off", "--ctx", "512", "--temperature", "0", *PLAIN)
-HELLO = json.dumps(
-    {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "t", "version": "1"},
-        },
-    }
-)
+CALLER = {"capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+HELLO = {"method": "initialize", "params": {"protocolVersion": "2025-06-18", **CALLER}}
 CITY = {"type": "object", "properties": {"city": {"enum": ["Rome", "Bern"]}}, "required": ["city"]}
 
 
@@ -69,8 +59,9 @@ def test_a_model_answers_another_program(smollm2_path: Path) -> None:
 
 
 def test_stdout_has_messages_alone_and_the_end_of_stdin_is_the_end() -> None:
+    asked = json.dumps({"jsonrpc": "2.0", "id": 1, **HELLO}).encode()
     with Started("mcp") as process:
-        out, err = process.communicate(f"nonsense\n{HELLO}\n".encode(), PATIENCE_S)
+        out, err = process.communicate(b"nonsense\n" + asked + b"\n", PATIENCE_S)
     assert process.returncode == 0, err
     messages = [json.loads(each) for each in out.splitlines()]
     assert messages[-1]["result"]["serverInfo"]["name"] == "localspec"

@@ -59,9 +59,7 @@ def at(done_bytes: int, source: str = "hub a/b", name: str = "toy", reason: str 
     return Transfer(name, done_bytes, 50_000_000, source, reason)
 
 
-def test_a_terminal_has_a_bar_for_each_file_and_source_and_nothing_stays(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_has_a_bar_for_each_file_and_source(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch)
     with watched.line as line:
         line.download(at(0))
@@ -71,14 +69,11 @@ def test_a_terminal_has_a_bar_for_each_file_and_source_and_nothing_stays(
     text = "\n".join(watched.lines)
     assert re.search("40% downloading toy .* 20.0/50.0 MB", text)
     assert re.search("30% downloading other .* 30.0/100.0 MB", text)
-    assert watched.lines[-1].startswith(" 40% downloading toy")
     assert watched.err.getvalue().endswith("\x1b[2K\r\x1b[K"), "the last line is erased"
 
 
 @pytest.mark.parametrize("width", [20, 40, 79])
-def test_on_a_narrow_terminal_the_share_of_a_download_and_of_a_load_is_there(
-    monkeypatch: pytest.MonkeyPatch, width: int
-) -> None:
+def test_a_narrow_terminal_has_the_share(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     watched = Watched(monkeypatch)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(progress, "columns", lambda: width - 1)
@@ -90,9 +85,7 @@ def test_on_a_narrow_terminal_the_share_of_a_download_and_of_a_load_is_there(
     assert all(cell_len(each) <= width for each in watched.lines)
 
 
-def test_a_terminal_is_drawn_to_ten_times_a_second_at_most_and_not_commanded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_is_drawn_to_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch)
     for _ in range(1000):
         watched.now += 0.001
@@ -103,9 +96,7 @@ def test_a_terminal_is_drawn_to_ten_times_a_second_at_most_and_not_commanded(
     assert watched.drawn == ["loading '\\x1b[2J\\n.gguf'  25%"]
 
 
-def test_a_log_has_a_line_for_each_source_and_notices_now_and_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_log_has_a_line_for_each_source(monkeypatch: pytest.MonkeyPatch) -> None:
     for term, terminal in [("xterm", False), ("dumb", True)]:
         monkeypatch.setenv("TERM", term)
         watched = Watched(monkeypatch, terminal=terminal)
@@ -118,8 +109,7 @@ def test_a_log_has_a_line_for_each_source_and_notices_now_and_then(
             line.load("toy", 0.5)
         _, first, second, third = " ".join(watched.lines).split("localspec: ")
         assert first == "downloading toy (50 MB) from hub a/b "
-        assert "(wheels c)" in second
-        assert "hub a/b: no connection" in second
+        assert ("(wheels c)" in second, "hub a/b: no connection" in second) == (True, True)
         assert third == "downloading half (50 MB, 30 MB done) from hub a/b"
     for terminal in [True, False]:
         watched = Watched(monkeypatch, terminal=terminal, enabled=False)
@@ -136,42 +126,25 @@ def test_a_log_has_a_line_for_each_source_and_notices_now_and_then(
 
 
 def test_a_measurement_says_of_what_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    for terminal in [True, False]:
+    for terminal, told in [
+        (True, "measuring toy for --exact on this machine  20%, 80 s left"),
+        (False, "localspec: measured 10%, 90 s left"),
+    ]:
         watched = Watched(monkeypatch, terminal=terminal)
         with watched.line as line:
             for share in (0.0, 0.1, 0.2, 0.4):
                 line.measure("toy for --exact", share)
                 watched.now += 10.0
-        if terminal:
-            assert watched.drawn[0] == "measuring toy for --exact on this machine  0%"
-            assert watched.drawn[2] == "measuring toy for --exact on this machine  20%, 80 s left"
-        else:
-            assert watched.lines == [
-                "localspec: measuring toy for --exact on this machine",
-                "localspec: measured 10%, 90 s left",
-            ]
+        assert told in (watched.drawn if terminal else watched.lines)
 
 
 def test_sentences_are_short() -> None:
     text = progress_text(Tally(30, 2, 500), 10.0, share=0.5, share_before=0.25)
     assert text == "30 done, 2 failed, 20 s left, 50.0 tokens/s"
-    assert progress_text(Tally(3, 0, 5), 10.0, None, 0.0) == "3 done, 0.5 tokens/s"
     assert progress_text(Tally(3), 0.0, 0.5, 0.5) == "3 done"
-    assert summary(Tally(3, 1), 0.0) == "3 answered · 1 failed"
     assert "line 1: empty" in summary(Tally(0, 1, first_error="line 1: empty"), 0.0)
-    assert summary(Tally(3, 0, 50), 10.0) == "3 answered · 50 tokens, 5.0 tokens/s"
-    for seconds, text in [
-        (0.2, "0 s"),
-        (99, "99 s"),
-        (100, "2 min"),
-        (5900, "98 min"),
-        (6600, "1 h 50 min"),
-    ]:
-        assert duration_text(seconds) == text
-    for text, width, shown in [
-        ("abc", 3, "abc"),
-        ("abcd", 3, "ab…"),
-        (f"{WIDE[-1]}bcd", 3, f"{WIDE[-1]}…"),
-        ("abc", 0, ""),
-    ]:
-        assert cut(text, width) == shown
+    assert summary(Tally(3, 1, 50), 10.0) == "3 answered · 1 failed · 50 tokens, 5.0 tokens/s"
+    seconds = {0.2: "0 s", 99: "99 s", 100: "2 min", 5900: "98 min", 6600: "1 h 50 min"}
+    assert {each: duration_text(each) for each in seconds} == seconds
+    assert [cut(each, 3) for each in ("abc", "abcd")] == ["abc", "ab…"]
+    assert (cut(f"{WIDE[-1]}bcd", 3), cut("abc", 0)) == (f"{WIDE[-1]}…", "")

@@ -7,8 +7,9 @@ import os
 import pty
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 from localspec.cli import chat_front
 from localspec.cli import prompt as prompt_module
 from localspec.cli.main import localspec
-from localspec.cli.options import Settings, read_grammar, require_model
+from localspec.cli.options import Settings, read_grammar
 from localspec.cli.prompt import (
     DocsFlags,
     QuestionFlags,
@@ -31,7 +32,6 @@ from localspec.history.archive import History
 from localspec.media import sound_seconds
 from localspec.messages import DocumentPart, MediaPart, Message, TextPart
 from localspec.models.mmproj import model_that_takes
-from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, ReplyOptions, changed
 from localspec.session.attachments import attached_lines
 from tests.models.test_mmproj import mmproj_file
@@ -63,13 +63,10 @@ def test_the_first_word_is_the_model_if_it_is_the_name_of_one() -> None:
         ([], None, None),
         (["Why is the sky blue?"], None, "Why is the sky blue?"),
         (["-"], None, "-"),
-        ([""], None, ""),
         (["and/or"], None, "and/or"),
-        (["qwen2.5-coder-1.5b"], "qwen2.5-coder-1.5b", None),
         (["qwen2.5-coder:1.5b", "Hi"], "qwen2.5-coder:1.5b", "Hi"),
         (["demo", "say", "hi"], "demo", "say hi"),
         (["demo", "-"], "demo", "-"),
-        (["some/repo", "Hi"], "some/repo", "Hi"),
         (["some/repo:Q8_0"], "some/repo:Q8_0", None),
         (["hf.co/some/repo"], "hf.co/some/repo", None),
         (["own.gguf", "Hi"], "own.gguf", "Hi"),
@@ -78,16 +75,10 @@ def test_the_first_word_is_the_model_if_it_is_the_name_of_one() -> None:
         assert model_and_prompt(words, chosen=True) == (None, " ".join(words) if words else None)
     for words, told in [
         *(([word], "did you mean") for word in ("qwen3", "gemma", "smolm2-135m")),
-        (["qwen2.5-coder-1.5"], "did you mean"),
         (["why", "is", "that?"], "put quotes around"),
         (["@a.txt", "why?"], "use -f a.txt"),
     ]:
         refuses(told, model_and_prompt, words)
-    assert load_registry().chosen("qwen2.5-coder:1.5b") == {"pair": "qwen2.5-coder-1.5b"}
-    assert load_registry().chosen("qwen2.5-coder-0.5b") == {"target": "qwen2.5-coder-0.5b"}
-    assert require_model("demo") == "demo"
-    with pytest.raises(ModelUnavailable, match="did you mean"):
-        require_model("qwen3")
     for verb in ["chat", "serve"]:
         with pytest.raises(ModelUnavailable, match="did you mean qwen3-"):
             CliRunner().invoke(localspec, [verb, "qwen3-0.7b"], catch_exceptions=False)
@@ -101,10 +92,8 @@ def test_continue_takes_a_number_a_title_or_the_prompt(tmp_path: Path) -> None:
     history.close()
     for name, words, number, left in [
         ("", ("And in French?",), 4, ("And in French?",)),
-        ("And in French?", (), 4, ("And in French?",)),
         ("And in French?", ("smollm2-135m",), 4, ("smollm2-135m", "And in French?")),
         ("smollm2-135m", ("And in French?",), 4, ("smollm2-135m", "And in French?")),
-        ("2", ("And in French?",), 2, ("And in French?",)),
         ("#2", (), 2, ()),
         ("durations", ("smollm2-135m", "Why?"), 4, ("smollm2-135m", "Why?")),
         ("durations of", ("Why?",), 2, ("Why?",)),
@@ -144,9 +133,7 @@ def test_run_without_a_prompt_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> No
         assert caught.value.args == arrived
 
 
-def test_lines_on_a_pipe_are_warned_about_and_ctrl_c_drops_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_of_chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for quiet in [False, True]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\nd\n")))
         assert list(chat_front._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
@@ -166,17 +153,14 @@ def test_lines_on_a_pipe_are_warned_about_and_ctrl_c_drops_one(
         next(lines)
 
 
-def test_files_are_attached_by_option_and_by_mention(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.txt").write_text("apples")
-    (tmp_path / "b.txt").write_text("pears")
+def test_files_by_option_and_by_mention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("apples")
     (tmp_path / "notes").mkdir()
     typed = "Compare with @b.txt, please, @nothing"
     message = QuestionFlags(("a.txt", "b.txt")).message(typed, NO_DOCS, typed)
     assert [each.name for each in message.documents] == ["a.txt", "b.txt"]
-    assert "apples" in message.text
-    assert message.typed == typed
+    assert ("apples" in message.text, message.typed) == (True, typed)
     assert "@nothing: sent as text" in capsys.readouterr().err
     from_stdin = QuestionFlags().message("Review.\n\n@a.txt", NO_DOCS, "Review.")
     assert from_stdin.documents == ()
@@ -197,7 +181,6 @@ def test_pictures_sounds_and_texts_are_attached_in_their_places(tmp_path: Path) 
         ("a.txt", b"apples"),
         ("BMW.txt", b"BMW is no bitmap."),
         ("named.png", b"a text"),
-        ("cut.png", png()[:20]),
         ("bomb.png", bomb()),
         ("film.mp4", b"\0\0\0 ftypisom\xff"),
     ):
@@ -207,13 +190,11 @@ def test_pictures_sounds_and_texts_are_attached_in_their_places(tmp_path: Path) 
     message = QuestionFlags(files).message(typed, NO_DOCS, typed)
     assert [each.data for each in message.media] == [png(), sound, png(9, 9)]
     assert [each.name for each in message.documents] == ["a.txt", "BMW.txt"]
-    assert message.typed == typed
     assert [each.partition(" ")[0] for each in attached_lines(message)] == [
         *("photo.png", "talk.wav", "my", "a.txt", "BMW.txt")
     ]
     for name, told in (
         ("named.png", "neither a picture nor a sound"),
-        ("cut.png", "damaged"),
         ("bomb.png", "pixels"),
         ("film.mp4", "not UTF-8 text"),
     ):
@@ -240,9 +221,7 @@ def test_stdin_is_attached_where_that_is_asked_for(monkeypatch: pytest.MonkeyPat
         refuses(told, QuestionFlags().read_prompt, "-")
 
 
-def test_personas_and_templates_stand_in_the_preferences(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_personas_and_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "settings").mkdir()
     (tmp_path / "settings/chat.toml").write_text(CHAT_TOML)
     assert SystemFlags(persona="brief").prompt("Be long.") == "Be brief."
@@ -252,83 +231,71 @@ def test_personas_and_templates_stand_in_the_preferences(
     summary = QuestionFlags(template="sum")
     assert french.templated("a cat") == "Translate into French: a cat"
     assert summary.templated("a text") == "Summarise this.\n\na text"
-    assert summary.templated(None) == "Summarise this."
     assert QuestionFlags().templated("as it is") == "as it is"
     monkeypatch.setattr("localspec.cli.prompt.read_prompt", lambda _: "from stdin")
     assert french.templated(None) == french.templated("-") == "Translate into French: from stdin"
-    assert summary.templated("-") == "Summarise this."
-    wrong: list[Callable[[], object]] = [
-        lambda: SystemFlags(persona="pirate").prompt(None),
-        lambda: SystemFlags("b", "a").prompt(None),
-        lambda: QuestionFlags(template="nothing").templated("x"),
-        lambda: QuestionFlags(params=(("a", "b"),)).templated("x"),
-        lambda: QuestionFlags(template="to").templated("x"),
-    ]
-    for made in wrong:
+    assert summary.templated("-") == summary.templated(None) == "Summarise this."
+    for flags in (SystemFlags(persona="pirate"), SystemFlags("b", "a")):
         with pytest.raises(LocalspecError):
-            made()
+            flags.prompt(None)
+    rows: list[dict[str, Any]] = [
+        {"template": "nothing"},
+        {"params": [("a", "b")]},
+        {"template": "to"},
+    ]
+    for wrong in rows:
+        with pytest.raises(LocalspecError):
+            QuestionFlags(**wrong).templated("x")
 
 
 @pytest.fixture
-def opened() -> Iterator[list[IO[str]]]:
-    """Streams to close when the test is over."""
-    streams: list[IO[str]] = []
-    yield streams
-    for stream in streams:
-        stream.close()
+def bring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Puts content on stdin, by a pipe or by a file."""
+    with ExitStack() as streams:
 
+        def run(content: bytes, path: Path | None = None) -> None:
+            if path is None:
+                reader, writer = os.pipe()
+                os.write(writer, content)
+                os.close(writer)
+                stream = os.fdopen(reader)
+            else:
+                path.write_bytes(content)
+                stream = path.open()
+            monkeypatch.setattr(sys, "stdin", streams.enter_context(stream))
 
-def bring(
-    content: bytes, monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]], path: Path | None = None
-) -> None:
-    """Put content on stdin, by a pipe or by a file."""
-    if path is None:
-        reader, writer = os.pipe()
-        os.write(writer, content)
-        os.close(writer)
-        opened.append(os.fdopen(reader))
-    else:
-        path.write_bytes(content)
-        opened.append(path.open())
-    monkeypatch.setattr(sys, "stdin", opened[-1])
+        yield run
 
 
 def test_stdin_follows_the_prompt_and_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bring: Callable[..., None]
 ) -> None:
-    for name in [None, "stdin"]:
+    for path in [None, tmp_path / "stdin"]:
         for content, prompt in [
             (b"a tree\n", "What is it?\n\na tree"),
             (b"\xef\xbb\xbf\xc3\xa9\r\n \n\n", "What is it?\n\né\r\n "),
-            (b"", "What is it?"),
             (b" \n\n", "What is it?"),
         ]:
-            bring(content, monkeypatch, opened, None if name is None else tmp_path / name)
+            bring(content, path)
             assert read_prompt("What is it?") == prompt
     for argument in [None, "-"]:
-        bring(b"  Who?\n\n", monkeypatch, opened)
+        bring(b"  Who?\n\n")
         assert read_prompt(argument) == "  Who?"
     monkeypatch.setattr(sys, "stdin", io.StringIO("a tree"))
     assert read_prompt("What is it?") == "What is it?"
-    bring(b"", monkeypatch, opened, Path(os.devnull))
+    bring(b"", Path(os.devnull))
     assert read_prompt("What is it?") == "What is it?"
     refuses("stdin is empty", read_prompt, None)
     refuses("prompt is empty", read_prompt, " \n")
-    opened.append(io.TextIOWrapper(io.BufferedReader(Unreadable())))
-    monkeypatch.setattr(sys, "stdin", opened[-1])
-    with pytest.raises(LocalspecError, match="Input/output error"):
-        read_prompt(None)
     monkeypatch.setattr(prompt_module, "_MOST_BYTES", 1 << 20)
-    bring(b"y" * (1 << 20), monkeypatch, opened, tmp_path / "stdin")
+    bring(b"y" * (1 << 20), tmp_path / "stdin")
     assert len(read_prompt(None)) == 1 << 20
-    bring(b"y" * ((1 << 20) + 1), monkeypatch, opened, tmp_path / "stdin")
+    bring(b"y" * ((1 << 20) + 1), tmp_path / "stdin")
     with pytest.raises(LocalspecError, match="more than 1 MB"):
         read_prompt(None)
 
 
-def test_a_terminal_is_read_only_without_a_prompt(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_typed_prompt(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     keyboard, theirs = pty.openpty()
     os.write(keyboard, b"a tree\n\x04")  # a line, and Ctrl-D
     with os.fdopen(keyboard), os.fdopen(theirs) as stdin:
@@ -338,7 +305,7 @@ def test_a_terminal_is_read_only_without_a_prompt(
     assert "Ctrl-D" in capfd.readouterr().err
 
 
-def test_speech_is_recorded_until_enter(
+def test_speech_to_enter(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     streams = microphone_double(monkeypatch)
@@ -361,38 +328,21 @@ def test_speech_is_recorded_until_enter(
 
 def test_speech_is_recorded_for_a_model_that_hears(tmp_path: Path) -> None:
     for model in ("smollm2-135m", "gemma3-4b"):
-        refuses(
-            f"{model} (reads text only|takes no sounds): attach sounds with one that hears, such as ",
-            require_hearing,
-            LaunchOptions(target=model),
-        )
+        told = f"{model} (reads text only|takes no sounds): attach sounds with one that hears"
+        refuses(told, require_hearing, LaunchOptions(target=model))
     hears = model_that_takes("audio")
     assert hears is not None
-    require_hearing(LaunchOptions(target=hears))
-    require_hearing(LaunchOptions(target="a/b:Q4_K_M"))
+    for target in (hears, "a/b:Q4_K_M"):
+        require_hearing(LaunchOptions(target=target))
     require_hearing(LaunchOptions(target="anything", server="http://127.0.0.1:9"))
+    file = tmp_path / "mmproj.gguf"
     for target in ("smollm2-135m", "a/b:Q4_K_M", hears):
-        refuses(
-            f"{target} reads text only", require_hearing, LaunchOptions(target=target, mmproj="off")
-        )
-        file = tmp_path / "mmproj.gguf"
+        off = LaunchOptions(target=target, mmproj="off")
+        refuses(f"{target} reads text only", require_hearing, off)
         file.write_bytes(mmproj_file("audio"))
         require_hearing(LaunchOptions(target=target, mmproj=str(file)))
         file.write_bytes(mmproj_file("image"))
-        with pytest.raises(UsageError, match="takes no sounds"):
-            require_hearing(LaunchOptions(target=target, mmproj=str(file)))
-        with pytest.raises(LocalspecError, match=r"none\.gguf"):
-            require_hearing(LaunchOptions(target=target, mmproj="none.gguf"))
-
-
-class Unreadable(io.RawIOBase):
-    """A stream of a terminal that went away."""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, _buffer: object) -> int:
-        raise OSError(5, "Input/output error")
+        refuses("takes no sounds", require_hearing, LaunchOptions(target=target, mmproj=str(file)))
 
 
 def grammar(**flags: str) -> ReplyOptions:
@@ -404,13 +354,11 @@ def test_a_grammar_is_a_file_and_what_is_short_may_be_written_out(tmp_path: Path
     (tmp_path / "schema").write_bytes(b"\xef\xbb\xbf" + json.dumps(SCHEMA).encode())
     wanted = ReplyOptions(seed=4, json_schema=SCHEMA)
     assert grammar(json_schema="schema") == grammar(json_schema=json.dumps(SCHEMA)) == wanted
-    (tmp_path / "gbnf").write_text('root ::= "ü"', encoding="utf-8")
-    assert grammar(grammar="gbnf").grammar == 'root ::= "ü"'
-    (tmp_path / "lark").write_text('start: "ü" /[0-9]+/', encoding="utf-8")
-    assert grammar(lark="lark").lark == 'start: "ü" /[0-9]+/'
+    for name, text in (("grammar", 'root ::= "ü"'), ("lark", 'start: "ü" /[0-9]+/')):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert getattr(grammar(**{name: name}), name) == text
     assert grammar(regex="[a-z]+").regex == "[a-z]+"
-    for other in ({"grammar": "gbnf", "json_schema": "{}"}, {"lark": "lark", "regex": "a"}):
-        refuses("cannot be combined", grammar, **other)
+    refuses("cannot be combined", grammar, grammar="grammar", json_schema="{}")
     for content, reason in [
         (None, "cannot be read: No such file"),
         (b"\xff", "is not UTF-8 text"),
@@ -419,9 +367,7 @@ def test_a_grammar_is_a_file_and_what_is_short_may_be_written_out(tmp_path: Path
     ]:
         if content is not None:
             (tmp_path / "answer.gbnf").write_bytes(content)
-        with pytest.raises(UsageError, match=reason) as caught:
-            grammar(grammar=str(tmp_path / "answer.gbnf"))
-        assert "\n" not in str(caught.value)
-        for name in (str(tmp_path), "a\0b", ""):
-            with pytest.raises(UsageError):
-                grammar(grammar=name)
+        refuses(reason, grammar, grammar=str(tmp_path / "answer.gbnf"))
+    for name in (str(tmp_path), "a\0b", ""):
+        with pytest.raises(UsageError):
+            grammar(grammar=name)

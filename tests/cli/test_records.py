@@ -39,7 +39,6 @@ def conversation(folder: Path, question: str, answer: str) -> None:
 
 def test_conversations_are_listed_searched_tagged_and_exported(tmp_path: Path) -> None:
     assert history(tmp_path).err == "no conversations yet\n"
-    assert_one_complaint(history(tmp_path, "show"), 2)
     for river in ("Douro", "Tejo"):
         conversation(tmp_path, f"Where is the {river}?", "In Portugal.")
     first, second = history(tmp_path).out.splitlines()
@@ -47,18 +46,14 @@ def test_conversations_are_listed_searched_tagged_and_exported(tmp_path: Path) -
     assert second.endswith("Where is the Douro? · toy")
     assert history(tmp_path, "search", "douro").out.startswith("1 ")
     assert history(tmp_path, "search", "nile").err == "nothing matches\n"
-    assert history(tmp_path, "list", "-n", "1").out.count("\n") == 1
-    document = json.loads(history(tmp_path, "list", "--json").out)[0]
+    (document,) = json.loads(history(tmp_path, "list", "-n", "1", "--json").out)
     assert (document["number"], document["messages"], document["tags"]) == (2, 2, [])
     assert history(tmp_path, "tag", "1", "river", "long").out == "long river\n"
     assert history(tmp_path, "tag", "1", "--remove", "long").out == "river\n"
     assert "#river" in history(tmp_path, "search", "tag:river").out
     assert "## Assistant\n\nIn Portugal.\n" in history(tmp_path, "show").out
-    assert "Douro" in history(tmp_path, "show", "#1").out
     assert "Tejo" in history(tmp_path, "show", "Where is the T").out
-    assert json.loads(history(tmp_path, "show", "1", "--json").out)["pair"] == "toy"
-    path = tmp_path / history(tmp_path, "export", "1").out.strip()
-    assert path.read_text().startswith("# Where is the Douro?")
+    assert json.loads(history(tmp_path, "show", "#1", "--json").out)["pair"] == "toy"
     history(tmp_path, "export", "2", "tejo.json")
     assert json.loads((tmp_path / "tejo.json").read_text())["title"] == "Where is the Tejo?"
     for name, code in (("x", 2), ("9", 1)):
@@ -67,11 +62,10 @@ def test_conversations_are_listed_searched_tagged_and_exported(tmp_path: Path) -
 
 
 def test_a_gate_masks_what_is_shown(tmp_path: Path) -> None:
+    conversation(tmp_path, "Mail ann@example.org", "Sent.")
+    assert "ann@example.org" in history(tmp_path, "show").out
     for words, variables in [(("--gate", "usual"), {}), (("--json",), {"LOCALSPEC_GATE": "usual"})]:
-        conversation(tmp_path, "Mail ann@example.org", "Sent.")
-        assert "ann@example.org" in history(tmp_path, "show").out
         masked = history(tmp_path, "show", *words, **variables)
-        assert masked.code == 0, masked.err
         assert f"Mail {MASK}" in masked.out
         assert "ann@" not in masked.out
 
@@ -111,13 +105,12 @@ def notes(tmp_path: Path) -> Path:
     return tmp_path / "My Notes"
 
 
-def test_a_folder_is_indexed_searched_and_forgotten(place: dict[str, str], notes: Path) -> None:
+def test_a_folder_is_indexed(place: dict[str, str], notes: Path, tmp_path: Path) -> None:
     added = localspec("index", "add", ".", env=place, cwd=notes)
     assert (added.code, added.out) == (0, "")
     assert added.err == "localspec: my-notes: 1 files, 1 passages (1 added, 1 not text)\n"
     found = localspec("index", "search", "green", "tea", env=place, cwd=notes)
     assert found.out == "tea.md:1-3  Tea\n    # Tea Green tea needs eighty degrees.?[2J\n"
-    assert localspec("index", "search", "coffee", env=place).err == "nothing matches\n"
     (notes / "tea.md").write_text("Black tea needs ninety degrees.")
     assert "(1 changed, 1 not text)" in localspec("index", "update", env=place).err
     (document,) = json.loads(localspec("index", "search", "tea", "--json", env=place).out)
@@ -125,66 +118,47 @@ def test_a_folder_is_indexed_searched_and_forgotten(place: dict[str, str], notes
     assert (document["first"], document["text"]) == (1, "Black tea needs ninety degrees.")
     (status,) = json.loads(localspec("index", "status", "--json", env=place).out)
     assert (status["name"], status["files"], status["added"]) == ("my-notes", 1, [str(notes)])
-    assert localspec("index", "status", env=place).out.startswith("my-notes  1 files  1 passages  ")
-    assert localspec("index", "rm", "my-notes", env=place).code == 0
-    assert "no index yet" in localspec("index", "status", env=place).err
-    assert (notes / "tea.md").exists()
-
-
-def test_one_of_several_indexes_is_named_and_a_damaged_one_removed(
-    place: dict[str, str], notes: Path, tmp_path: Path
-) -> None:
-    for name in ("one", "two"):
-        assert localspec("index", "add", str(notes), "-n", name, env=place).code == 0
+    assert localspec("index", "add", str(notes), "-n", "two", env=place).code == 0
     complaint = localspec("index", "search", "tea", env=place)
-    assert_one_complaint(complaint, 2, "choose one of one, two")
+    assert_one_complaint(complaint, 2, "choose one of my-notes, two")
     assert localspec("index", "search", "tea", "-n", "two", env=place).code == 0
     (tmp_path / "data" / "index" / "two.db").write_bytes(b"something else" * 99)
     damaged = localspec("index", "search", "tea", "-n", "two", env=place)
     assert_one_complaint(damaged, 1, "`localspec index rm`")
-    assert localspec("index", "rm", "two", env=place).code == 0
+    for name in ("two", "my-notes"):
+        assert localspec("index", "rm", name, env=place).code == 0
+    assert "no index yet" in localspec("index", "status", env=place).err
+    assert (notes / "tea.md").exists()
 
 
-def test_vectors_are_made_kept_up_to_date_and_dropped(
-    place: dict[str, str], notes: Path, tmp_path: Path
-) -> None:
+def test_vectors_are_kept_up_to_date(place: dict[str, str], notes: Path, tmp_path: Path) -> None:
+    def index(*words: str, **variables: str) -> Done:
+        return localspec("index", *words, env={**place, **variables}, cwd=notes)
+
+    assert_one_complaint(index("add", ".", "--vectors", "nothing"), 3, "'nothing'")
+    assert "no index yet" in index("status").err
     model = tiny_models.write_llama(tmp_path / "tiny.gguf", pooling=1)
     assert localspec("import", str(model), env=place).code == 0
-    added = localspec("index", "add", ".", "--vectors", "tiny", env=place, cwd=notes)
+    added = index("add", ".", "--vectors", "tiny")
     assert (added.code, added.out) == (0, "")
     assert "my-notes: 1 new vectors by tiny\n" in added.err
-    assert "  vectors by tiny  " in localspec("index", "status", env=place).out
-    assert "tea.md:1-3" in localspec("index", "search", "teas?", env=place).out
+    assert "  vectors by tiny  " in index("status").out
     (notes / "tea.md").write_text("Black tea needs ninety degrees.")
-    assert "1 new vectors by tiny" in localspec("index", "update", env=place).err
+    assert "1 new vectors by tiny" in index("update").err
+    assert index("add", ".", "-n", "old").code == 0
+    assert "vectors" not in index("add", ".", "-n", "old", LOCALSPEC_VECTORS="tiny").err
+    assert "new: 1 new vectors" in index("add", ".", "-n", "new", LOCALSPEC_VECTORS="tiny").err
     assert localspec("rm", "tiny", env=place).code == 0
-    left = localspec("index", "search", "tea", env=place)
+    left = index("search", "tea", "-n", "my-notes")
     assert "tea.md" in left.out
     assert "localspec pull tiny" in left.err
-    again = localspec("index", "add", ".", "--vectors", "off", env=place, cwd=notes)
+    again = index("add", ".", "--vectors", "off")
     assert (again.code, "vectors" in again.err) == (0, False)
-    (status,) = json.loads(localspec("index", "status", "--json", env=place).out)
-    assert status["vectors"] is None
+    by_name = {each["name"]: each for each in json.loads(index("status", "--json").out)}
+    assert by_name["my-notes"]["vectors"] is None
 
 
-def test_a_setting_gives_new_indexes_vectors_and_a_wrong_model_leaves_no_index(
-    place: dict[str, str], notes: Path, tmp_path: Path
-) -> None:
-    complaint = localspec("index", "add", ".", "--vectors", "nothing", env=place, cwd=notes)
-    assert_one_complaint(complaint, 3, "'nothing'")
-    assert "no index yet" in localspec("index", "status", env=place).err
-    tiny_models.write_llama(tmp_path / "tiny.gguf", pooling=1)
-    assert localspec("import", str(tmp_path / "tiny.gguf"), env=place).code == 0
-    assert localspec("index", "add", ".", "-n", "old", env=place, cwd=notes).code == 0
-    place = {**place, "LOCALSPEC_VECTORS": "tiny"}
-    assert "vectors" not in localspec("index", "add", ".", "-n", "old", env=place, cwd=notes).err
-    added = localspec("index", "add", ".", "-n", "new", env=place, cwd=notes)
-    assert "new: 1 new vectors by tiny" in added.err
-
-
-def test_watching_takes_in_what_changes_until_it_is_interrupted(
-    place: dict[str, str], notes: Path
-) -> None:
+def test_watching_takes_in_what_changes(place: dict[str, str], notes: Path) -> None:
     assert localspec("index", "add", ".", env=place, cwd=notes).code == 0
     with started("index", "watch", "--every", "1", env=place) as process:
         assert b"1 files, 1 passages" in process.stderr.readline()
@@ -196,9 +170,7 @@ def test_watching_takes_in_what_changes_until_it_is_interrupted(
     assert "new.md" in localspec("index", "search", "cocoa", env=place).out
 
 
-def test_a_program_that_a_repository_names_is_not_run(
-    place: dict[str, str], tmp_path: Path
-) -> None:
+def test_no_program_of_a_repository_is_run(place: dict[str, str], tmp_path: Path) -> None:
     repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
     assert "1 files, 1 passages" in localspec("index", "add", str(repository), env=place).err
     assert not (tmp_path / "ran").exists()
@@ -213,9 +185,7 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
     return {"LOCALSPEC_DATA_DIR": str(tmp_path), "LOCALSPEC_TELEMETRY": "on", **config}
 
 
-def test_recording_is_a_setting_and_an_earlier_off_survives(
-    tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
+def test_an_earlier_off_survives(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     env = {**elsewhere, "LOCALSPEC_TELEMETRY": ""}
     switch = tmp_path / "telemetry" / "switch.json"
     switch.parent.mkdir()
@@ -232,9 +202,7 @@ def test_recording_is_a_setting_and_an_earlier_off_survives(
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_wipe_deletes_the_store_too_whatever_becomes_of_the_records(
-    tmp_path: Path, elsewhere: dict[str, str], broken: bool
-) -> None:
+def test_wipe_deletes_the_store(tmp_path: Path, elsewhere: dict[str, str], broken: bool) -> None:
     path = tmp_path / "store" / STORE_FILE
     TokenLog(path, megabytes=2).append("conversation 1", range(1000))
     if broken:
@@ -257,10 +225,7 @@ def test_records_are_shown_exported_and_wiped(tmp_path: Path, elsewhere: dict[st
         talk.reply(rounds=60, asked=POEM)
     done = succeed("stats", env=elsewhere)
     assert "66 of 144 drafted tokens accepted" in done.out
-    assert "by pair" in done.out
     assert "creative" not in done.out
-    assert len(done.out.splitlines()) < 12
-    assert "--all" in done.out
     assert "creative" in localspec("stats", "--all", env=elsewhere).out
     assert localspec("stats", "--replies", "5", env=elsewhere).out.split()[0] == "1"
     assert localspec("stats", "--retag", "1=chat", env=elsewhere).code == 0
@@ -278,9 +243,7 @@ def test_records_are_shown_exported_and_wiped(tmp_path: Path, elsewhere: dict[st
     assert "drafting saved" in localspec("stats", env=elsewhere).out
 
 
-def test_recorded_drafts_are_exported_as_json_lines(
-    tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
+def test_recorded_drafts_are_exported(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     with recording(tmp_path / "telemetry", Switch(text=True)) as talk:
         talk.reply(rounds=10, seed=5)
         talk.reply(rounds=10, seed=6)
@@ -305,30 +268,16 @@ def test_recorded_drafts_are_exported_as_json_lines(
     assert localspec("stats", env=elsewhere).code == 0
 
 
-@pytest.mark.slow
-def test_an_answer_is_recorded_once_without_its_text_and_prompt(
-    smollm2_path: Path, elsewhere: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_recorded_answer(smollm2_path: Path, elsewhere: dict[str, str], tmp_path: Path) -> None:
     flags = ("--target", str(smollm2_path), "-n", "24", "--draft", "lookup", "--json", *PLAIN)
+    succeed("run", *flags, "Hi", env={**elsewhere, "LOCALSPEC_TELEMETRY": "off"})
+    assert not (tmp_path / "telemetry").exists()
     done = succeed("run", *flags, "Say xyzzyplugh and xyzzyplugh.", env=elsewhere)
     document = json.loads(done.out)
     assert document["workload"] in {"chat", "creative"}
     files = b"".join(each.read_bytes() for each in (tmp_path / "telemetry").iterdir())
     (reply,) = read_records(tmp_path / "telemetry").replies.values()
-    stages_s = sum(reply.sums[4:]) / 1e6
     assert reply.tokens == document["usage"]["completion_tokens"]
-    assert stages_s == pytest.approx(reply.decode_s, rel=0.02)
-    # How near, is in tests/telemetry/test_real_times.py.
-    assert reply.prefill_s + stages_s <= reply.wall_s
     first = document["text"].split()[0]
     assert b"xyzzyplugh" not in files
     assert first.encode() not in files or len(first) < 5
-
-
-def test_switched_off_nothing_is_recorded(
-    smollm2_path: Path, elsewhere: dict[str, str], tmp_path: Path
-) -> None:
-    flags = ("--target", str(smollm2_path), "--max-tokens", "3", "--draft", "off", *PLAIN)
-    env = {**elsewhere, "LOCALSPEC_TELEMETRY": "off"}
-    assert localspec("run", *flags, "Hi", env=env).code == 0
-    assert not (tmp_path / "telemetry").exists()

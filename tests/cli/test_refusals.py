@@ -27,12 +27,9 @@ FILES = {
     "rules/tools.toml": "permit = []",
 }
 TWO = "cannot be combined: give one of them"
-WORKER = ("run", "-m", "smollm2-135m", "--raw", "Hi")
 # verb and flags; code; words of the message
 REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("run --temperature -1 Hi", 2, ("temperature is -1.0", "0 or more")),
-    ("run --top-p nan Hi", 2, ("'nan' is not a number", "--top-p")),
-    ("run --max-tokens 0 Hi", 2, ("max_tokens is 0", "1 or more")),
     ("run --gpu-layers some Hi", 2, ("'some'", "a number of layers or 'auto'")),
     ("run --stop= Hi", 2, ('a stop string is ""',)),
     ("run --draft model Hi", 2, ("smollm2-135m has no draft model", "--draft-model")),
@@ -42,14 +39,10 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("run --raw --docs x Hi", 2, ("--raw and --docs",)),
     ("run --draft model:3 --raw --tools Hi", 2, ("--raw and --tools",)),
     ("run --raw --think off Hi", 2, ("--raw and --think",)),
-    ("batch in.jsonl --raw --think off", 2, ("--raw and --think",)),
-    ("run --raw --keep Hi", 2, ("remove -c",)),
     ("run --raw -f x Hi", 2, ("remove -c",)),
     ("run --code --json Hi", 2, ("--code prints nothing else",)),
-    ("run --code --show-thinking Hi", 2, ("--code prints nothing else",)),
     ("run -c", 2, ("no conversation to continue",)),
     ("run --tempratur 1 Hi", 2, ("--tempratur", "did you mean --temperature", "run --help`")),
-    ("run --xyzzy Hi", 2, ("no option --xyzzy;", "run --help`")),
     ("run Hi there", 2, ("'Hi' is not a model", "quotes")),
     ("run", 2, ("stdin is empty",)),
     ("run --offline Hi", 3, ("localspec pull smollm2-135m",)),
@@ -68,7 +61,6 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
         for flag in ("pair", "target", "model")
     ),
     *((f"run Hi {flag} ,", 2, (flag, "','", "of the form")) for flag in ("--workers", "--device", "--draft-device")),
-    ("mcp --temperature hot", 2, ("'hot'",)),
     ("chat --plain --continue", 2, ("no conversation",)),
     ("chat --plain --system a --persona b", 2, ("--persona",)),
     ("chat --plain --persona pirate", 2, ("pirate",)),
@@ -83,38 +75,25 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("batch in.jsonl --template none", 2, ("none cannot be read",)),
     ("batch in.jsonl --template broken", 1, ("broken:1",)),
     ("batch in.jsonl --template t --field f", 2, ("cannot be combined",)),
-    ("batch in.jsonl --raw --system x", 2, ("--raw and --system",)),
-    ("batch in.jsonl --format xml", 2, ("'xml' is not one of",)),
     ("batch in.jsonl --gate broken.toml", 2, ("broken.toml", "uses")),
-    ("batch", 2, ("Missing argument 'SOURCE'",)),
-    *((f"batch in.jsonl --parallel {count}", 2, ("--parallel",)) for count in ("0", "65", "-1", "many", "1.5")),
+    *((f"batch in.jsonl --parallel {count}", 2, ("--parallel",)) for count in ("65", "many")),
     ("bench --modes fast", 2, ("draft mode 'fast'",)),
-    ("bench --modes lookup:99", 2, ("draft_length is 99",)),
-    ("bench --compare off fast", 2, ("draft mode 'fast'",)),
     ("bench --compare off auto --pairs 4", 2, ("pairs is 4",)),
     ("bench --compare off auto --modes off", 2, ("--compare and --modes",)),
     ("bench --pairs 7", 2, ("--pairs needs --compare",)),
     ("bench --temperature warm", 2, ("temperature 'warm' is not a number",)),
-    ("bench --temperature nan", 2, ("temperature is nan",)),
     ("bench --per-workload 0", 2, ("per_workload is 0",)),
     ("bench --prompts mine.jsonl", 2, ("mine.jsonl:2", "prompt")),
     ("bench --prompts none.jsonl", 2, ("none.jsonl cannot be read",)),
     ("pull smolm2-135m", 3, ("did you mean smollm2-135m",)),
-    ("pull smollm2-135m nobody", 3, ("nobody",)),
-    ("pull", 2, ("NAME",)),
-    ("rm", 2, ("NAME",)),
     ("rm nobody", 3, ("nobody",)),
     ("show nobody", 3, ("nobody",)),
     ("import none.gguf", 3, ("none.gguf",)),
     ("import letter.gguf", 1, ("letter.gguf",)),
-    ("config set telemetry perhaps", 2, ("telemetry",)),
-    ("config set store_megabytes x", 2, ("store_megabytes",)),
-    ("completion dos", 2, ("dos",)),
     ("index rm three", 2, ("three",)),
-    *((f"index watch --every {every}", 2, ("--every",)) for every in ("nan", "inf", "1e300", "0")),
+    *((f"index watch --every {every}", 2, ("--every",)) for every in ("nan", "1e300", "0")),
     ("stats", 1, ("no records",)),
     ("stats --since yesterday", 2, ("yesterday",)),
-    ("stats --retag 1", 2, ("12=code",)),
     ("stats --retag 1=poetry", 2, ("poetry",)),
     ("stats --export -", 1, ("with text",)),
     ("stats --export - --drafter guess", 2, ("guess",)),
@@ -137,14 +116,9 @@ def folder(tmp_path: Path) -> Path:
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(
     folder: Path, bare_machine: dict[str, str], words: str, code: int, told: tuple[str, ...]
 ) -> None:
-    done = localspec(*words.split(), env=bare_machine, cwd=folder)
-    assert_one_complaint(done, code)
-    assert [each for each in told if each not in done.err] == [], done.err
-    assert {
-        str(each.relative_to(folder)): each.read_text()
-        for each in folder.rglob("*")
-        if each.is_file()
-    } == FILES
+    assert_one_complaint(localspec(*words.split(), env=bare_machine, cwd=folder), code, *told)
+    left = [each for each in folder.rglob("*") if each.is_file()]
+    assert {str(each.relative_to(folder)): each.read_text() for each in left} == FILES
 
 
 @pytest.mark.parametrize(
@@ -176,8 +150,8 @@ def test_stdin_that_is_not_utf8_names_the_byte_and_its_place() -> None:
     for mark in [b"", b"\xef\xbb\xbf"]:
         done = localspec("run", stdin=mark + b"caf\xe9")
         assert_one_complaint(done, 1, "byte 0xe9 at offset 3")
-        chat = localspec("chat", "--plain", "--offline", "-m", "demo", stdin=b"\xff\xfe\n")
-        assert_one_complaint(chat, 1, "UTF-8")
+    chat = localspec("chat", "--plain", "--offline", "-m", "demo", stdin=b"\xff\xfe\n")
+    assert_one_complaint(chat, 1, "UTF-8")
 
 
 def test_a_truncated_gguf_is_code_1(smollm2_path: Path, tmp_path: Path) -> None:
@@ -185,12 +159,6 @@ def test_a_truncated_gguf_is_code_1(smollm2_path: Path, tmp_path: Path) -> None:
     path.write_bytes(smollm2_path.read_bytes()[:50_000_000])
     done = localspec("run", "--target", str(path), "Hi")
     assert_one_complaint(done, 1, str(path))
-
-
-@pytest.mark.usefixtures("smollm2_path")
-def test_a_pair_without_a_draft_model_cannot_be_benched_with_one() -> None:
-    done = localspec("bench", *PLAIN, "--modes", "model", "--pair", "smollm2-135m")
-    assert_one_complaint(done, 2, "no draft model")
 
 
 def test_a_draft_model_that_shares_no_tokens_is_code_4(tmp_path: Path) -> None:
@@ -202,14 +170,11 @@ def test_a_draft_model_that_shares_no_tokens_is_code_4(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_away_and_one_that_is_no_address_are_named() -> None:
-    for address, told in [
-        ("", "cannot be reached (Connection refused)"),
-        ("somewhere", "HOST:PORT"),
-    ]:
-        require_rpc()
-        given = address or free_address()
-        done = localspec(*WORKER, "--workers", given)
-        assert_one_complaint(done, 2, given, told)
+    require_rpc()
+    gone = free_address()
+    for address, told in ((gone, "cannot be reached (Connection refused)"), ("some", "HOST:PORT")):
+        done = localspec("run", "-m", "smollm2-135m", "--raw", "Hi", "--workers", address)
+        assert_one_complaint(done, 2, address, told)
 
 
 @pytest.mark.pair
@@ -220,7 +185,6 @@ def test_smollm2_drafts_for_qwen_if_it_is_named() -> None:
     assert "the draft model smollm2-135m has another vocabulary: 79.8 % of its tokens" in done.err
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_reader_who_leaves_ends_the_program_silently_with_141() -> None:
     asked = ("--quiet", "--raw", "Once upon a time", "--max-tokens", "2000")
@@ -239,11 +203,8 @@ def test_a_closed_stream_is_silent_and_the_code_tells() -> None:
     assert (done.code, done.out, done.err) == (2, "", "")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("smollm2_path")
-def test_without_stderr_there_is_an_answer_and_one_that_cannot_be_written_is_code_1(
-    tmp_path: Path,
-) -> None:
+def test_an_answer_without_stderr_and_one_that_cannot_be_written(tmp_path: Path) -> None:
     options = ("run", *PLAIN, "--quiet", "--max-tokens", "3", "--temperature", "0", "Say hello.")
     done = succeed(*options, shell=WITHOUT_STDERR)
     assert done.out.strip() != ""

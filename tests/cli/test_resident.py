@@ -78,16 +78,12 @@ def without_figures(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "words",
     [
-        ("Name a river.",),
         ("--temperature", "0", "--system", "Be brief.", "Why is the sky blue?"),
-        ("--raw", "Once upon a time"),
+        ("--raw", "--stop", "a", "Once upon a time"),
         ("--json-schema", SCHEMA, "A name?"),
-        ("--stop", "a", "Count to five."),
     ],
 )
-def test_the_answer_is_the_same_as_without_a_server(
-    exact_server: int, words: tuple[str, ...]
-) -> None:
+def test_the_same_answer_without_a_server(exact_server: int, words: tuple[str, ...]) -> None:
     flags = ("--exact", "--json", "--seed", "7", "-n", "24", *words)
     alone = run("--own", *flags)
     for _ in range(2):  # the second time the server knows the prompt
@@ -122,17 +118,15 @@ def test_a_batch_and_a_chat_are_answered_by_it(exact_server: int, tmp_path: Path
     chat = ("chat", "--temperature", "0", "--plain", *flags)
     questions = b"Name a river.\nAnd another one?\n"
     for words, stdin in ((batch, b""), (chat, questions)):
-        texts = []
+        texts: list[Any] = []
         for own in ("off", "on"):
             done = succeed(*words, stdin=stdin, env={"LOCALSPEC_OWN": own})
             assert (BY_SERVER in done.err) is (own == "off")
             texts.append(done.out)
         if words is batch:
             records = [[json.loads(line) for line in text.splitlines()] for text in texts]
-            own_, other = ([(r["line"], r["text"], r["receipt"]) for r in each] for each in records)
-            assert own_ == other
-        else:
-            assert texts[0] == texts[1]
+            texts = [[(r["line"], r["text"], r["receipt"]) for r in each] for each in records]
+        assert texts[0] == texts[1]
 
 
 @real
@@ -165,9 +159,7 @@ def test_ctrl_c_keeps_the_text_so_far_and_ends_it_at_the_server() -> None:
         assert (done.code, BY_SERVER in done.err) == (0, True)
 
 
-def test_a_server_that_does_not_answer_is_left_alone(
-    bare_machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_server(bare_machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PLACE, bare_machine[PLACE])
     path = engine_socket(os.getpid())
     running = Running(os.getpid(), "smollm2-135m", (), 7, engine=str(path))

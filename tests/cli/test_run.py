@@ -58,7 +58,6 @@ def test_the_figures_of_json_agree(counting: dict[str, Any]) -> None:
     tokens = counting["usage"]["completion_tokens"]
     assert (counting["stop_reason"], tokens) == ("length", 40)
     speculation, timings = counting["speculation"], counting["timings"]
-    assert speculation["drafter"] == "lookup"
     assert 0 < speculation["accepted"] <= speculation["drafted"]
     assert speculation["accepted"] + speculation["rounds"] == tokens - 1  # prefill gives the first
     rate = speculation["accepted"] / speculation["drafted"]
@@ -66,16 +65,14 @@ def test_the_figures_of_json_agree(counting: dict[str, Any]) -> None:
     length = (tokens - 1) / speculation["rounds"]
     assert speculation["mean_acceptance_length"] == pytest.approx(length, abs=1e-6)
     plain, lookup = speculation["by_drafter"]["off"], speculation["by_drafter"]["lookup"]
-    for count in ("rounds", "drafted", "accepted", "branches", "branches_accepted"):
+    for count in ("rounds", "drafted", "accepted"):
         assert plain[count] + lookup[count] == speculation[count], count
     # Rounds in which lookup found nothing were plain ones.
     assert (plain["drafted"], plain["mean_acceptance_length"]) == (0, 1.0)
-    assert lookup["drafted"] >= lookup["rounds"]
     stages = [timings[f"{stage}_s"] for stage in ("draft", "verify", "sample", "other")]
     assert min(stages) >= 0
     assert sum(stages) == pytest.approx(timings["decode_s"], abs=1e-5)
     assert 0 < timings["prefill_s"] <= timings["first_token_s"]
-    assert timings["tokens_per_s"] == pytest.approx((tokens - 1) / timings["decode_s"], rel=1e-3)
 
 
 def test_a_stop_string_ends_the_answer_and_is_no_part_of_it(story: dict[str, Any]) -> None:
@@ -85,17 +82,13 @@ def test_a_stop_string_ends_the_answer_and_is_no_part_of_it(story: dict[str, Any
     assert cut["text"] == story["text"][: story["text"].index(stop)]
 
 
-@pytest.mark.first(1)
-@pytest.mark.parametrize("dash", [[], ["-"]])
-def test_a_prompt_comes_from_stdin(story: dict[str, Any], dash: list[str]) -> None:
-    options = ("--raw", *dash, *STORY[2:], *GREEDY)
+def test_a_prompt_comes_from_stdin(story: dict[str, Any]) -> None:
+    options = ("--raw", "-", *STORY[2:], *GREEDY)
     assert figures(*options, stdin=b"Once upon a time\n")["text"] == story["text"]
 
 
 @pytest.mark.slow
-def test_a_saved_answer_is_continued_and_a_pipe_saves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_saved_answer_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("blobs", "calibration"):
         (tmp_path / name).symlink_to(data_dir() / name)
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
@@ -148,63 +141,41 @@ def test_a_picture_is_seen_saved_and_there_after_a_kill(
     assert more["usage"]["prompt_tokens"] > again["usage"]["prompt_tokens"] + 8
     refused = localspec("run", "-q", *PLAIN, *usual, "--mmproj", "off", "-c", "1", "And now?")
     assert_one_complaint(refused, 2, "text only")
-    everything = {each: each.read_bytes() for each in data.rglob("*") if each.is_file()}
+    files = {each: each.read_bytes() for each in data.rglob("*") if each.is_file()}
     for content in (picture_file(4), picture_file(9)):
         forms = (content[1000:1040], base64.b64encode(content[999:1101]))
-        places = {
-            path.parent.name
-            for path, raw in everything.items()
-            if any(each in raw for each in forms)
-        }
-        assert places == {"media"}
+        having = [path for path, raw in files.items() if any(each in raw for each in forms)]
+        assert {path.parent.name for path in having} == {"media"}
     assert len([*read_texts(data / "telemetry", 0.0)]) == 1, "of words alone"
 
 
-def test_code_that_was_cut_off_is_printed_and_has_a_code_of_its_own() -> None:
+def test_what_was_cut_off_is_printed_and_has_a_code_of_its_own() -> None:
     words = ("run", "demo", *PLAIN, "--code", "Write a long Python program.")
     done = localspec(*words, "-n", "12")
-    assert done.code == 6
-    assert done.out
+    assert (done.code, bool(done.out)) == (6, True)
     assert "incomplete: cut off at --max-tokens" in done.err.splitlines()[-1]
     whole = localspec(*words, "--regex", "```\nx = 1\n```")
     assert (whole.code, whole.out) == (0, "x = 1\n")
-
-
-@pytest.mark.slow
-def test_an_answer_under_a_schema_that_is_cut_off_has_code_6() -> None:
     flags = ("--json-schema", json.dumps(SCHEMA), "--seed", "3", "--threads", "1")
-    whole = answer("Where is the Eiffel tower?", *flags)
-    assert set(json.loads(whole.out)) == {"city"}
-    assert "incomplete" not in whole.err
-    words = ("run", *PLAIN, "Where is the Eiffel tower?", *flags, "--max-tokens", "3")
-    for more, told in (((), "incomplete"), (("--quiet",), "")):
-        cut = localspec(*words, *more)
-        assert cut.code == 6
-        assert told in cut.err
-        assert bool(cut.err) is bool(told)
+    schema = ("run", *PLAIN, "Where is the Eiffel tower?", *flags)
+    assert set(json.loads(succeed(*schema).out)) == {"city"}
+    for more, told in (((), True), (("--quiet",), False)):
+        cut = localspec(*schema, "--max-tokens", "3", *more)
+        assert (cut.code, "incomplete" in cut.err, bool(cut.err)) == (6, told, told)
 
 
 TEA = ("run", *PLAIN, "--regex", r"Tea \[1\], water \[5\]")
 TEXT = "Tea [1], water [5]"
 
 
-@pytest.fixture(scope="module")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("notes")
-    (folder / "tea.md").write_text(
-        "# Tea\n\nGreen tea is brewed at 71 degrees for three minutes.\n"
-    )
-    (folder / "coffee.md").write_text("# Coffee\n\nEspresso needs nine bars of pressure.\n")
-    return folder
-
-
 @pytest.fixture
-def model(
-    notes: Path, tmp_path: Path, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[str, str]:
+def model(tmp_path: Path, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """A data directory with an index, and flags that name the model by its path."""
+    (tmp_path / "notes").mkdir()
+    monkeypatch.chdir(tmp_path / "notes")
+    Path("tea.md").write_text("# Tea\n\nGreen tea is brewed at 71 degrees for three minutes.\n")
+    Path("coffee.md").write_text("# Coffee\n\nEspresso needs nine bars of pressure.\n")
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.chdir(notes)
     assert localspec("index", "add", ".", "-n", "notes").code == 0
     return "--target", str(smollm2_path)
 
@@ -223,12 +194,8 @@ def test_an_answer_has_its_passages_and_its_citations(model: tuple[str, str]) ->
     assert "[5]" in unknown
     complaint = localspec(*TEA, "--docs", "nothing", "Hello")
     assert_one_complaint(complaint, 2, "choose one of notes")
-    for question, numbers, told in [
-        ("How many bars?", ["[1]"], "cites no passage"),
-        ("Bars and degrees?", ["[1]", "[2]"], "cites none of its 2 passages"),
-    ]:
-        words = ("run", *PLAIN, "--draft", "off", "--regex", "Tea", "--docs", "notes", question)
-        *read, last, _ = localspec(*words, *model).err.splitlines()
-        assert [each.split(" ", 2)[1] for each in read] == numbers
-        assert all(each.endswith(".md:1-3 · read") for each in read)
-        assert told in last
+    words = ("run", *PLAIN, "--draft", "off", "--regex", "Tea", "--docs", "notes")
+    *read, last, _ = localspec(*words, "Bars and degrees?", *model).err.splitlines()
+    assert [each.split(" ", 2)[1] for each in read] == ["[1]", "[2]"]
+    assert all(each.endswith(".md:1-3 · read") for each in read)
+    assert "cites none of its 2 passages" in last

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -45,40 +46,29 @@ def show(env: dict[str, str], folder: Path, **variables: str) -> dict[str, list[
     return {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
 
 
-def test_show_has_value_and_origin_of_every_setting(
-    tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
+def test_every_setting_has_value_and_origin(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     lines = show(elsewhere, tmp_path, LOCALSPEC_CTX="99")
     file = str(tmp_path / "settings/config.toml")
     assert list(lines) == list(KEYS)
     assert lines["temperature"] == ["0.5", file]
     assert lines["ctx"] == ["99", "LOCALSPEC_CTX"]
     assert lines["top_k"] == ["40", "default"]
-    done = localspec("config", "show", "--json", env=elsewhere, cwd=tmp_path)
-    document = json.loads(done.out)
-    assert set(document) == set(KEYS)
-    assert document["temperature"] == {"value": 0.5, "level": "user", "origin": file}
     mirrors = {"LOCALSPEC_MIRRORS": "https://me:s3cret@mirror.example/gguf"}
     for options in ([], ["--json"]):
         done = localspec("config", "show", *options, env={**elsewhere, **mirrors}, cwd=tmp_path)
         assert "s3cret" not in done.out
         assert "mirror.example" in done.out
-
-
-def test_show_names_the_default_pair_and_what_is_recommended_for_a_model(
-    tmp_path: Path, bare_machine: dict[str, str]
-) -> None:
-    qwen = show(bare_machine, tmp_path, LOCALSPEC_PAIR="qwen3-4b")
+    document = json.loads(done.out)
+    assert set(document) == set(KEYS)
+    assert document["temperature"] == {"value": 0.5, "level": "user", "origin": file}
+    Path(file).unlink()
+    qwen = show(elsewhere, tmp_path, LOCALSPEC_PAIR="qwen3-4b")
     assert qwen["temperature"] == ["0.6", "recommended", "for", "qwen3-4b"]
-    assert qwen["repeat_penalty"] == ["1.0", "default"]
-    assert show(bare_machine, tmp_path)["pair"][:2] == ['"smollm2-135m"', "default,"]
-    alone = show(bare_machine, tmp_path, LOCALSPEC_TARGET="qwen3-4b")
-    assert alone["pair"] == ["-", "default"]
+    assert show(elsewhere, tmp_path)["pair"][:2] == ['"smollm2-135m"', "default,"]
+    assert show(elsewhere, tmp_path, LOCALSPEC_TARGET="qwen3-4b")["pair"] == ["-", "default"]
 
 
-def test_only_the_users_file_is_read_and_a_setting_that_is_gone_can_be_removed(
-    tmp_path: Path, elsewhere: dict[str, str]
-) -> None:
+def test_a_setting_that_is_gone_can_be_removed(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     (tmp_path / "localspec.toml").write_text("temperature = 0.9\nno such = TOML\n")
     file = tmp_path / "settings/config.toml"
     done = localspec("config", "path", env=elsewhere, cwd=tmp_path)
@@ -89,7 +79,6 @@ def test_only_the_users_file_is_read_and_a_setting_that_is_gone_can_be_removed(
     assert "`localspec config unset power`" in done.err
     assert localspec("config", "unset", "power", env=elsewhere, cwd=tmp_path).code == 0
     assert file.read_text() == "temperature = 0.5\n"
-    assert localspec("config", "show", env=elsewhere, cwd=tmp_path).err == ""
 
 
 @pytest.fixture
@@ -118,39 +107,30 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
         (["set telemetry off", "set telemetry text"], {"telemetry": "text"}),
     ],
 )
-def test_settings_are_set_and_unset(
-    call: Call, calls: list[str], settings: dict[str, object]
-) -> None:
+def test_set_and_unset(call: Call, calls: list[str], settings: dict[str, object]) -> None:
     for each in calls:
         assert call(*each.split(maxsplit=2)).stdout == ""
     assert tomllib.loads(user_file().read_text()) == settings
 
 
-def test_what_cannot_be_set_changes_nothing(call: Call) -> None:
+def test_what_cannot_be_set_changes_nothing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     for words, told in [
         ("temperture 1", "did you mean temperature"),
         ("xyzzy 1", "'xyzzy': use one of model, pair"),
         ("temperature warm", "'warm', but takes a number"),
         ("temperature -1", "temperature cannot be used: .* 0 or more"),
+        ("telemetry perhaps", "telemetry"),
         ("model qwen3", "did you mean qwen3-0.6b"),
     ]:
         with pytest.raises(LocalspecError, match=told):
             call("set", *words.split())
         assert not user_file().exists()
-
-
-def test_a_change_is_confirmed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALSPEC_CTX", "99")
     assert "temperature was not set" in call("unset", "temperature").stderr
-    assert "is now your default model" in call("set", "model", "qwen2.5-coder:1.5b").stderr
-    changed = call("set", "ctx", "4096").stderr
-    assert "ctx is 4096 in " in changed
-    assert "LOCALSPEC_CTX sets ctx, too, and comes before " in changed
+    monkeypatch.setenv("LOCALSPEC_CTX", "99")
+    assert "LOCALSPEC_CTX sets ctx, too" in call("set", "ctx", "4096").stderr
 
 
-def test_an_editor_opens_the_file_which_is_checked_afterwards(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_edited(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\necho "temprature = 1" > "$1"\n')
     editor.chmod(0o700)
@@ -205,14 +185,11 @@ def test_the_chosen_model_is_the_default_from_then_on(
     assert tomllib.loads(own_settings.read_text()) == {"pair": name}
     out, printed = capsys.readouterr()
     assert out == ""
-    assert "2  gemma3-1b: 1.0 GB to download · about 14 tokens/s · chat" in printed
-    assert f"{name} is now your default model" in printed
+    assert "2  gemma3-1b: 1.0 GB to download" in printed
     assert chosen("", monkeypatch).launch.pair == name  # without a question
 
 
-def test_choosing_none_ends_with_what_to_do(
-    own_settings: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_choosing_none(own_settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for typed in ["n\n", ""]:
         refuses("localspec config set model NAME", chosen, typed, monkeypatch)
         assert not own_settings.exists()
@@ -221,20 +198,17 @@ def test_choosing_none_ends_with_what_to_do(
 @pytest.mark.usefixtures("own_settings")
 def test_without_a_person_one_line_names_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for given, quiet, told in [
-        ({}, False, "no model chosen: using smollm2-135m"),
-        ({}, True, ""),
-        ({"model": "demo"}, False, ""),
+        ({}, False, True),
+        ({}, True, False),
+        ({"model": "demo"}, False, False),
     ]:
         monkeypatch.setattr(sys, "stdin", io.StringIO())
-        own_settings, line = with_model(settings_of(given), quiet=quiet)
-        assert own_settings.launch.pair in {None, "smollm2-135m"}
-        assert line.startswith(told)
-        assert bool(line) == bool(told)
+        settings, line = with_model(settings_of(given), quiet=quiet)
+        assert settings.launch.pair in {None, "smollm2-135m"}
+        assert ("no model chosen: using smollm2-135m" in line) is bool(line) is told
 
 
-def test_the_model_that_was_downloaded_last_is_proposed_as_the_default(
-    own_settings: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_download_is_proposed(own_settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(own_settings.parent / "data"))
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     blobs, registry = own_settings.parent / "data/blobs", load_registry()
@@ -274,9 +248,7 @@ SECTIONS = ["software", "hardware", "GPU build", "files", "settings", "network",
 NO_GPU = {"cuda": GpuFinding(lacks=("nvcc (the CUDA toolkit)",)), "cpu": GpuFinding()}
 
 
-def test_a_bare_machine_has_no_problem_and_no_secret_is_printed(
-    bare_machine: dict[str, str], tmp_path: Path
-) -> None:
+def test_doctor_prints_no_secret(bare_machine: dict[str, str], tmp_path: Path) -> None:
     done = localspec("doctor", env={**bare_machine, **SECRETS}, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert "s3cret" not in done.out
@@ -298,9 +270,7 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert " ".join(" ".join(lines).split()) == f"- setup {value}"
 
 
-def test_a_damaged_store_is_code_1_and_json_says_where(
-    bare_machine: dict[str, str], stored: Path, tmp_path: Path
-) -> None:
+def test_what_doctor_finds(bare_machine: dict[str, str], stored: Path, tmp_path: Path) -> None:
     (stored / "blobs").mkdir(parents=True)
     (stored / "blobs" / ("0" * 64)).write_bytes(b"other bytes")
     command = ("doctor", "--json", "--offline")
@@ -310,50 +280,42 @@ def test_a_damaged_store_is_code_1_and_json_says_where(
     assert (done.code, document["ok"]) == (1, False)
     (broken,) = [fact for fact in document["facts"] if fact["state"] == "broken"]
     assert (broken["section"], broken["name"]) == ("store", "0" * 12)
-
-
-def test_a_wrong_setting_is_a_problem_among_the_others(
-    bare_machine: dict[str, str], tmp_path: Path
-) -> None:
     env = {**bare_machine, "LOCALSPEC_CTX": "many"}
     done = localspec("doctor", "--offline", env=env, cwd=tmp_path)
-    assert done.code == 1
     assert "! failed             environment variable LOCALSPEC_CTX is 'many'" in done.out
-    assert done.out.splitlines()[-1].startswith("1 problem (!), ")
+    assert (done.code, done.out.splitlines()[-1][:14]) == (1, "1 problem (!),")
 
 
 @pytest.mark.parametrize(
     ("arguments", "less", "code", "printed"),
     [
-        ((), "", 0, ["no GPU was found"]),
-        (("--for", "cpu"), "", 0, ["already built in"]),
-        (("--for", "cuda", "--yes"), "", "install nvcc (the CUDA toolkit)", ["CUDA"]),
-        (("--dry-run", "--for", "cuda", "--rpc"), "", 0, ["CUDA", "first install nvcc", "CMAKE_ARGS='-DGGML_CUDA=ON -DGGML_RPC=ON'", "NEW"]),
-        (("--dry-run", "--for", "cuda"), "it has less", 0, ["CUDA; it has less", "-DLESS=ON", "NEW"]),
+        ("", "", 0, ["no GPU was found"]),
+        ("--for cpu", "", 0, ["already built in"]),
+        ("--for cuda --yes", "", "install nvcc (the CUDA toolkit)", ["CUDA"]),
+        ("--dry-run --for cuda --rpc", "", 0, ["CUDA", "first install nvcc", "CMAKE_ARGS='-DGGML_CUDA=ON -DGGML_RPC=ON'", "NEW"]),
+        ("--dry-run --for cuda", "it has less", 0, ["CUDA; it has less", "-DLESS=ON", "NEW"]),
     ],
 )  # fmt: skip
 def test_setup_says_what_it_would_do(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
+    arguments: str,
     less: str,
-    code: int | str,
+    code: Any,
     printed: list[str],
 ) -> None:
     gpus = {"cuda": GpuFinding(instead={"-DLESS=ON": less})} if less else NO_GPU
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr("localspec.cli.system.find_gpus", lambda: gpus)
     monkeypatch.delenv("CMAKE_ARGS", raising=False)
-    result = CliRunner().invoke(cli, ["setup", *arguments], standalone_mode=False)
+    result = CliRunner().invoke(cli, ["setup", *arguments.split()], standalone_mode=False)
     assert result.return_value == code if code == 0 else str(code) in str(result.exception)
     lines = result.output.splitlines()
-    assert len(lines) == len(printed)
     assert all(part in line for part, line in zip(printed, lines, strict=True))
     assert not builds_dir().exists()
 
 
 def test_setup_asks_nothing_without_a_terminal() -> None:
     done = localspec("setup", "--for", "cpu", "--rebuild")
-    assert done.code == 2
+    assert (done.code, done.err.count("\n")) == (2, 1)
     assert "--yes" in done.err
-    assert done.err.count("\n") == 1

@@ -16,19 +16,7 @@ from localspec.calibration.calibrated import StoredCosts
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.diagnosis import doctor
-from localspec.diagnosis.doctor import (
-    Fact,
-    files,
-    gather,
-    gpu_build,
-    hardware,
-    memory,
-    network,
-    settings,
-    software,
-    speed,
-    store,
-)
+from localspec.diagnosis.doctor import Fact
 from localspec.errors import UsageError
 from localspec.llama.backend import build
 from localspec.llama.devices import Device, devices
@@ -55,11 +43,11 @@ def add(blobs: Path, content: bytes, name: str = "") -> Path:
 
 
 def test_a_whole_store_is_counted(tmp_path: Path) -> None:
-    assert list(store(tmp_path, verify=True)) == [Fact("model files", "0, 0 MB (re-hashed)")]
+    assert list(doctor.store(tmp_path, verify=True)) == [Fact("model files", "0, 0 MB (re-hashed)")]
     (tmp_path / "blobs").mkdir()
     names = [add(tmp_path / "blobs", bytes([at]) * at * 1_000_000).name for at in (2, 3)]
     read: list[str] = []
-    (fact,) = store(tmp_path, verify=True, progress=read.append)
+    (fact,) = doctor.store(tmp_path, verify=True, progress=read.append)
     assert fact.value == "2, 5 MB (re-hashed)"
     assert sorted(read) == sorted(names)
 
@@ -87,78 +75,60 @@ def test_a_damaged_store_is_found_out(
 ) -> None:
     damage(blobs)
     for verify in (False, True):
-        *broken, counted = store(blobs.parent, verify=verify)
-        assert counted.name == "model files"
+        *broken, _ = doctor.store(blobs.parent, verify=verify)
         assert len(broken) == (verify or not unread)
-    assert broken[0].state == "broken"
-    assert broken[0].value.startswith(words)
+    assert (broken[0].state, broken[0].value.startswith(words)) == ("broken", True)
     (path,) = blobs.iterdir()
     assert broken[0].value.endswith(f"remove {path}, and pull the model again")
 
 
-def test_settings_have_their_origin_and_no_passwords(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_without_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("LOCALSPEC_MIRRORS", "https://me:s3cret@mirror.example/")
-    facts = {fact.name: fact.value for fact in settings()}
+    facts = {fact.name: fact.value for fact in doctor.settings()}
     assert facts["mirrors"] == "['https://***@mirror.example/'] (LOCALSPEC_MIRRORS)"
-    assert "models, " in facts["registry"]
-
-
-def test_what_fails_on_the_way_is_a_fact_and_needs_mending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
     (tmp_path / "config.toml").write_text("ctx = 'x'")
-    (fact,) = gather(settings)
+    (fact,) = doctor.gather(doctor.settings)
     assert (fact.name, fact.state) == ("failed", "broken")
     assert "'ctx' is 'x'" in fact.value
     (tmp_path / "file").touch()
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "file"))
-    assert gather(files)[-1].state == "broken"
+    assert doctor.gather(doctor.files)[-1].state == "broken"
 
 
 def test_files_are_where_the_variables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    facts = {fact.name: fact.value for fact in files()}
+    facts = {fact.name: fact.value for fact in doctor.files()}
     assert facts["data"].startswith(f"{tmp_path / 'data'} (")
     assert facts["hub cache"] == str(tmp_path / "hub/hub")
     assert facts["user settings"] == f"{tmp_path / 'settings/config.toml'} (does not exist)"
     path = tmp_path / "data" / "store" / FILE
     path.parent.mkdir()
     path.write_text("no database " * 1000)
-    (broken,) = (fact for fact in files() if fact.name == "store")
+    (broken,) = (fact for fact in doctor.files() if fact.name == "store")
     assert broken.state == "broken"
     assert f"{path}: file is not a database: `localspec stats --wipe`" in broken.value
 
 
 def test_software_names_versions_and_backends(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = {fact.name: fact.value for fact in software()}
-    assert "CPU" in facts["backends"]
-    assert facts["compiled with"].startswith("CPU: ")
-    assert sys.executable in facts["Python"]
-    assert facts["llama.cpp"].startswith("llama-cpp-python 0.")
     features = ("CUDA : ARCHS = 890", "USE_GRAPHS = 1", "CPU : SSE3 = 1", "SVE_CNT = 16")
     monkeypatch.setattr(doctor, "build", lambda: replace(build(), features=features))
-    facts = {fact.name: fact.value for fact in software()}
+    facts = {fact.name: fact.value for fact in doctor.software()}
     assert facts["compiled with"] == "CUDA: ARCHS 890, USE_GRAPHS, CPU: SSE3, SVE_CNT 16"
+    assert ("CPU" in facts["backends"], sys.executable in facts["Python"]) == (True, True)
+    assert facts["llama.cpp"].startswith("llama-cpp-python 0.")
 
 
 def test_the_gpu_build_says_what_setup_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    for found, value, state in [
-        (GpuFinding(), "no GPU was found: the CPU is used, and nothing changes", "ok"),
-        (
-            GpuFinding(("Card",), ("nvcc",)),
-            "CUDA (Card) is not used: first install nvcc; then run localspec setup",
-            "note",
-        ),
+    for found, told, state in [
+        (GpuFinding(), "no GPU was found", "ok"),
+        (GpuFinding(("Card",), ("nvcc",)), "CUDA (Card) is not used: first install nvcc", "note"),
     ]:
         monkeypatch.setattr(doctor, "find_gpus", lambda it=found: {"cuda": it, "cpu": GpuFinding()})
-        *_, fact = gpu_build()
-        assert (fact.name, fact.value, fact.state) == ("setup", value, state)
+        *_, fact = doctor.gpu_build()
+        assert (fact.name, fact.value.startswith(told), fact.state) == ("setup", True, state)
 
 
 @pytest.mark.parametrize(("taken", "noted"), [((1.3, 2), True), ((0.2, 2), False), (None, False)])
@@ -167,18 +137,18 @@ def test_hardware_names_memory_every_device_and_programs_that_slow_answers(
 ) -> None:
     monkeypatch.setattr(doctor, "taken_by_others", lambda: taken)
     gpu = Device("CUDA0", "Card", 6_000_000_000, 8_000_000_000, "GPU", 0)
-    facts = {fact.name: fact for fact in hardware([*devices(), gpu])}
+    facts = {fact.name: fact for fact in doctor.hardware([*devices(), gpu])}
     assert facts["device CUDA0"].value == "Card, 6.0 GB of 8.0 GB free"
     assert "device CPU" in facts
     assert facts["free RAM"].value.endswith("B")
     assert ("other programs" in facts) is noted
     assert not noted or facts["other programs"].value.startswith("using 1.3 of 2 cores")
     monkeypatch.setattr(doctor, "free_ram_bytes", lambda: None)
-    assert {fact.name: fact.state for fact in hardware([])}["free RAM"] == "note"
+    assert {fact.name: fact.state for fact in doctor.hardware([])}["free RAM"] == "note"
 
 
 def planned(folder: Path, **values: object) -> list[tuple[str, str]]:
-    facts = memory(folder, {"pair": None, "gpu_layers": 0, **values})
+    facts = doctor.memory(folder, {"pair": None, "gpu_layers": 0, **values})
     return [(fact.value, fact.state) for fact in facts]
 
 
@@ -186,9 +156,7 @@ def test_memory_is_planned_for_the_models_that_are_set(tmp_path: Path) -> None:
     target = str(sparse_model(tmp_path / "target.gguf", LLAMA_1B))
     draft_model = str(sparse_model(tmp_path / "draft.gguf", QWEN3_06B))
     ((line, state),) = planned(tmp_path, target=target)
-    assert line.startswith("needs RAM: 913 MB of ")
-    assert "context 4096 in f16" in line
-    assert state == "ok"
+    assert (line.startswith("needs RAM: 913 MB of "), state) == (True, "ok")
     both = planned(tmp_path, target=target, draft_model=draft_model)
     assert [state for _, state in both] == ["ok", "warning"]
     mmproj = tmp_path / "mmproj.gguf"
@@ -203,8 +171,7 @@ def test_memory_is_planned_for_the_models_that_are_set(tmp_path: Path) -> None:
     ((line, state),) = planned(tmp_path, pair="qwen2.5-coder-1.5b")
     assert (line.startswith("not on this machine"), state) == (True, "ok")
     ((line, state),) = planned(tmp_path, workers=("127.0.0.1:1", "127.0.0.1:2"))
-    known = "known at loading, when 127.0.0.1:1, 127.0.0.1:2 will report what is free"
-    assert (line, state) == (known, "ok")
+    assert ("when 127.0.0.1:1, 127.0.0.1:2 will" in line, state) == (True, "ok")
     with pytest.raises(UsageError, match="choose one of"):
         planned(tmp_path, target=target, gpu_layers=None, devices=("CUDA7",), device=("CUDA7",))
 
@@ -223,17 +190,15 @@ def widths(_file: Path, options: LoadOptions) -> SafeWidths:
 
 
 def test_the_speed_of_each_stored_model_as_far_as_it_was_measured(tmp_path: Path) -> None:
-    assert list(speed(tmp_path)) == []
+    assert list(doctor.speed(tmp_path)) == []
     (tmp_path / "blobs").mkdir()
     add(tmp_path / "blobs", b"model")
-    (fact,) = speed(tmp_path, costs(Role.TARGET, 0.02, 0.15), widths)
-    assert fact.value == (
-        "20.0 ms per token, 150 ms for 16 at once; "
-        "with --exact, passes of 1, 2, 4 tokens are exact, other widths are off by up to 1.5"
-    )
-    (fact,) = speed(tmp_path, costs(Role.DRAFT_MODEL, 0.003, 0.02), lambda *_: None)
+    (fact,) = doctor.speed(tmp_path, costs(Role.TARGET, 0.02, 0.15), widths)
+    assert fact.value.startswith("20.0 ms per token, 150 ms for 16 at once; with --exact, ")
+    assert "1, 2, 4 tokens are exact, other widths are off by up to 1.5" in fact.value
+    (fact,) = doctor.speed(tmp_path, costs(Role.DRAFT_MODEL, 0.003, 0.02), lambda *_: None)
     assert fact.value == "3.0 ms per token as draft model"
-    (fact,) = speed(tmp_path, lambda *_: None, lambda *_: None)
+    (fact,) = doctor.speed(tmp_path, lambda *_: None, lambda *_: None)
     assert fact.value.startswith("not measured yet")
 
 
@@ -281,7 +246,7 @@ def hub(
     deadline_s: float = PATIENCE_S,
 ) -> Fact:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    return list(network(offline=offline, deadline_s=deadline_s))[-1]
+    return list(doctor.network(offline=offline, deadline_s=deadline_s))[-1]
 
 
 LOGIN = "a web page came instead of the file: a login page of the network"
@@ -311,26 +276,17 @@ def test_without_an_answer_it_says_what_still_works(monkeypatch: pytest.MonkeyPa
         assert fact.value.endswith("; models on this machine work")
 
 
-def test_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving("application/json") as address:
-        seen.clear()
-        assert hub(monkeypatch, address, offline=True).value == "not checked, offline"
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        assert hub(monkeypatch, address).value == "not checked, HF_HUB_OFFLINE"
-        assert seen == []
-
-
 def test_no_token_is_sent_and_no_secret_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_s3cret")
     with serving("application/json") as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         seen.clear()
-        facts = list(network(offline=False, deadline_s=PATIENCE_S))
+        facts = list(doctor.network(offline=False, deadline_s=PATIENCE_S))
         assert Fact("HF_TOKEN", "set") in facts
         assert "s3cret" not in f"{facts}{seen}"
         assert len(seen) == 1
     monkeypatch.setenv("HF_ENDPOINT", "http://me:s3cret@127.0.0.1:9")
-    assert "s3cret" not in str(list(network(offline=True)))
+    assert "s3cret" not in str(list(doctor.network(offline=True)))
     for proxy in ["http://me:s3cret", "socks9://me:s3cret@127.0.0.1:9"]:
         monkeypatch.setenv("HTTP_PROXY", proxy)
         fact = hub(monkeypatch, "http://hub.example")
@@ -338,5 +294,12 @@ def test_no_token_is_sent_and_no_secret_is_told(monkeypatch: pytest.MonkeyPatch)
         assert "s3cret" not in fact.value
 
 
-def test_an_endpoint_that_is_no_address_needs_mending(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_asks_nobody_and_no_address_needs_mending(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving("application/json") as address:
+        seen.clear()
+        assert hub(monkeypatch, address, offline=True).value == "not checked, offline"
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        assert hub(monkeypatch, address).value == "not checked, HF_HUB_OFFLINE"
+        assert seen == []
+    monkeypatch.delenv("HF_HUB_OFFLINE")
     assert hub(monkeypatch, "file:///etc/passwd").state == "broken"

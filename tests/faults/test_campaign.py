@@ -15,20 +15,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.weights
 @pytest.mark.parametrize(
-    "trial",
-    [each for each in TRIALS if each.short],
-    ids=lambda each: f"{each.verb}: {each.fault}",
+    "trial", [each for each in TRIALS if each.short], ids=lambda each: f"{each.verb}: {each.fault}"
 )
 def test_nothing_is_lost(trial: Trial, smollm2_path: Path) -> None:
     tried(trial, smollm2_path, data_dir() / "calibration", Random(0))
-
-
-def noted(act: object) -> Row:
-    """Return the row of a trial that was tried twice."""
-    row = Row(Trial("the sky falls", "run", act))  # type: ignore[arg-type]
-    for seed in range(2):
-        row.note(Path("/nowhere"), None, Random(seed))
-    return row
 
 
 def fails(_: Ground, chance: Random) -> str:
@@ -37,7 +27,10 @@ def fails(_: Ground, chance: Random) -> str:
 
 
 def test_the_table_has_every_try_and_every_failure() -> None:
-    told = table([noted(fails)])
+    row = Row(Trial("the sky falls", "run", fails))
+    for seed in range(2):
+        row.note(Path("/nowhere"), None, Random(seed))
+    told = table([row])
     assert "| run | the sky falls | 2 | **1 failed** | it is \\| as it was |" in told
     assert "2 trials of 1 kinds in one run, 1 failed." in told
     assert "- run: the sky falls: fails, line" in told

@@ -8,7 +8,7 @@ from lab.fuzz.targets import NAMES
 from tests.examples import LONG
 
 # A report and a picture take milliseconds, and what reads a text takes microseconds.
-_FEWER = {"telemetry": 40, "media": 80}
+_FEWER = {"telemetry": 40, "media": 80, "template": 80}
 
 
 @pytest.mark.long

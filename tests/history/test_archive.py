@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import HistoryError, UsageError
+from localspec.errors import HistoryError
 from localspec.history.archive import History, cut_at_word
 from localspec.history.database import STEPS
 from localspec.history.records import MarkedReply, split_query, tags_of
 from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
 from localspec.session.export import as_json, as_markdown
+from tests.support.checks import refuses
 from tests.toy import Stopwatch
 
 
@@ -32,11 +33,6 @@ def talk(history: History, question: str, answer: str, conversation: int | None 
     user = history.add_user(number, history.conversation(number).leaf, Message.user(question))
     history.begin_reply(number, user).finish(Message.assistant(answer))
     return number
-
-
-def test_a_conversation_is_named_by_its_title_or_the_beginning_of_it(history: History) -> None:
-    one, other = talk(history, "Rivers of Peru?", "The Ucayali."), talk(history, "Tea?", "Green.")
-    assert [history.named(each).id for each in ("Rivers", "Tea?", f"#{one}")] == [one, other, one]
 
 
 def texts(history: History, conversation: int) -> list[str]:
@@ -91,8 +87,7 @@ def test_a_conversation_with_calls_is_there_again_after_a_restart(tmp_path: Path
 def test_exports_have_every_branch_call_and_figure(history: History) -> None:
     number, _ = add_calls(history)
     user = history.branch(number)[0].id
-    stored, branch = history.conversation(number), history.branch(number)
-    text = as_markdown(stored, branch)
+    text = as_markdown(history.conversation(number), history.branch(number))
     assert '```\nread_file {"path": "a"}\n```' in text
     assert "## Result\n\n````\nIt says ```rain```.\n````" in text
     assert "## Result (error)" in text
@@ -112,9 +107,7 @@ def test_exports_have_every_branch_call_and_figure(history: History) -> None:
     assert document["leaf"] == last["id"]
 
 
-@pytest.mark.parametrize(
-    "acts", ["{", "3", "[]", '{"calls": 3}', '{"calls": [{}]}', "null", "[" * 5000]
-)
+@pytest.mark.parametrize("acts", ["{", "3", '{"calls": 3}', '{"calls": [{}]}', "[" * 5000])
 def test_acts_that_another_program_wrote_are_one_line(tmp_path: Path, acts: str) -> None:
     history = History(tmp_path)
     number, _ = add_calls(history)
@@ -240,26 +233,23 @@ def test_a_cut_reply_goes_on_where_it_was_cut_and_is_searched_once(history: Hist
     assert ids(history, "haystack") == [number]
 
 
-def test_the_list_has_the_newest_first_and_no_empty_ones(history: History) -> None:
+def test_the_list_has_the_newest_first_no_empty_ones_and_no_id_twice(tmp_path: Path) -> None:
+    moment_s = [1.0]
+    history = History(tmp_path, clock=lambda: moment_s[0])
     assert history.latest() is None
-    first, second = talk(history, "a", "A"), talk(history, "b", "B")
-    assert history.latest() == second
-    history.create()
-    assert ids(history) == [second, first]
+    first, second, third = (talk(history, each, each.upper()) for each in "abc")
+    assert ids(history) == [third, second, first], "of one moment the last is first"
+    moment_s[0] = 2.0
+    empty = history.create()
     talk(history, "c", "C", first)
-    assert ids(history) == [first, second]
-    assert history.latest() == first
-    assert ids(history, limit=1) == [first]
-
-
-def test_of_one_moment_the_last_is_first_and_no_id_is_used_again(tmp_path: Path) -> None:
-    history = History(tmp_path, clock=lambda: 1.0)
-    numbers = [talk(history, "a", "A") for _ in range(3)]
-    assert ids(history) == numbers[::-1]
-    message = history.branch(numbers[2])[1].id
-    history.delete(numbers[2])
+    assert ids(history) == [first, third, second]
+    assert (history.latest(), ids(history, limit=1)) == (first, [first])
+    assert [history.named(each).id for each in ("a", f"#{second}")] == [first, second]
+    message = max(each.id for each in history.branch(first))
+    for number in (empty, first, third):
+        history.delete(number)
     again = talk(history, "b", "B")
-    assert again > numbers[2]
+    assert again > empty
     assert history.branch(again)[0].id > message
     history.close()
 
@@ -294,27 +284,17 @@ LONG = "Compare the three longest rivers of Europe with those of"
     [
         (f"{LONG} Asia, in a table", f"{LONG}…"),
         ("a question\nof two lines " + "x" * 80, "a question of two lines " + "x" * 35 + "…"),
-        ("a question", "a question"),
     ],
 )
 def test_a_title_is_what_was_typed(history: History, typed: str, title: str) -> None:
     number = history.create()
     history.add_user(number, None, Message.user(typed, [DocumentPart("a.txt", "inside")]))
     assert history.conversation(number).title == title
-    assert "inside" in history.branch(number)[0].message.text
     history.rename(number, " Mine\n now ")
     talk(history, "another", "B", number)
     assert history.conversation(number).title == "Mine now"
-
-
-def test_a_title_that_is_cut_ends_with_a_whole_word() -> None:
-    for text, cut in (
-        ("aaaaa b ccc", "aaaaa b…"),
-        ("aaaaa bb cc", "aaaaa…"),
-        ("a bbbbbbbbb", "a bbbbb…"),
-        ("aaaaa bb", "aaaaa bb"),
-    ):
-        assert cut_at_word(text, 8) == cut
+    cuts = {"aaaaa b ccc": "aaaaa b…", "aaaaa bb cc": "aaaaa…", "a bbbbbbbbb": "a bbbbb…"}
+    assert {each: cut_at_word(each, 8) for each in cuts} == cuts
 
 
 def test_tags_narrow_a_search_and_go_with_their_conversation(history: History) -> None:
@@ -338,11 +318,9 @@ def test_tags_narrow_a_search_and_go_with_their_conversation(history: History) -
 
 def test_tags_are_read_from_queries_and_from_what_is_typed() -> None:
     assert split_query("tag:a the #b c#d #") == ("the c#d #", ["a", "b"])
-    assert split_query("plain  words") == ("plain  words", [])
     assert tags_of("work, -old #New") == (["work", "new"], ["old"])
     for wrong in ("a/b", "12", "x" * 41, "-"):
-        with pytest.raises(UsageError, match="is not a tag"):
-            tags_of(wrong)
+        refuses("is not a tag", tags_of, wrong)
 
 
 def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path) -> None:
@@ -372,18 +350,12 @@ def test_a_long_conversation_can_be_deleted(history: History) -> None:
     for index in range(1500):
         parent = history.add_user(number, parent, Message.user(f"message {index}"))
     assert len(history.branch(number)) == 1500
+    for act in (lambda: history.show(number, 9999), lambda: history.resume_reply(9999)):
+        with pytest.raises(HistoryError, match="message 9999 is no longer in the history"):
+            act()
     history.delete(number)
     assert history.trouble is None
-    assert ids(history, "message") == []
-
-
-def test_a_message_that_is_not_there_is_an_error(history: History) -> None:
-    number = talk(history, "a", "A")
-    for act in (lambda: history.show(number, 99), lambda: history.resume_reply(99)):
-        with pytest.raises(HistoryError, match="message 99 is no longer in the history"):
-            act()
-    assert history.trouble is None
-    assert history.branch(99) == []
+    assert (ids(history, "message"), history.branch(number)) == ([], [])
 
 
 def test_text_that_utf8_cannot_hold_is_stored_as_far_as_it_can(history: History) -> None:

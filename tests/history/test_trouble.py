@@ -57,7 +57,7 @@ def filled(directory: Path) -> Path:
 def overwrite(offset: int, content: bytes) -> Callable[[Path], None]:
     def damage(file: Path) -> None:
         with file.open("r+b") as stream:
-            stream.seek(offset)
+            stream.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
             stream.write(content)
 
     return damage
@@ -76,6 +76,7 @@ def of_a_later_version(file: Path) -> None:
         (overwrite(0, b"\xff" * 64), ("nothing is saved", "history.db away")),
         (overwrite(100, b"\xff" * 200), ("nothing is saved", "move")),
         (overwrite(4096 * 8, b"\xff" * 4096 * 40), ("nothing is saved", "move")),
+        (overwrite(-4096, b"\xff" * 4096), ("malformed", "move")),
         (lambda file: file.write_text("my list\n" * 500), ("file is not a database", "move")),
     ],
 )
@@ -90,12 +91,6 @@ def test_a_file_of_no_use_is_left_alone_and_costs_no_word(
     check_one_line(history.trouble, *words)
     check_a_chat_goes_on(history)
     assert database.read_bytes() == before
-
-
-def test_damage_that_no_list_meets_is_met_at_opening(tmp_path: Path) -> None:
-    database = filled(tmp_path)
-    overwrite(database.stat().st_size - 4096, b"\xff" * 4096)(database)
-    check_one_line(History(tmp_path).trouble, "malformed", "move")
 
 
 def test_damage_while_it_is_open_costs_no_word_of_the_chat(tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ def test_what_names_a_file_is_attached_and_the_rest_is_text(tmp_path: Path) -> N
         ('Sum up @"my file.txt" please', ["my file.txt"]),
         ("@src", []),
         ("mail me@example.org", []),
-        ("@nobody is here", []),
         ("@", []),
         ("@/no/such", []),
         ("@" + "x" * 5000, []),
@@ -75,10 +74,8 @@ def test_completions_have_sizes_and_folders(tmp_path: Path) -> None:
     assert sizes == ["0 B", "999 B", "1.0 KB", "2 MB"]
 
 
-TEA, COFFEE = (
-    PassageText("tea.md:1-3", "Green tea: 80 degrees."),
-    PassageText("c.txt:9", "Nine bars."),
-)
+TEA = PassageText("tea.md:1-3", "Green tea: 80 degrees.")
+COFFEE = PassageText("c.txt:9", "Nine bars.")
 
 
 def question(text: str, *found: PassageText, before: tuple[Message, ...] = ()) -> Message:
@@ -94,7 +91,7 @@ def test_numbers_go_on_and_what_a_conversation_keeps_is_enough_to_know_them() ->
     assert {number: each.where for number, each in known.items()} == {1: "tea.md:1-3", 2: "c.txt:9"}
     attached = Message.user("?", [DocumentPart("[x] a", "b"), *second.documents])
     assert [each.name for each in files_of(attached)] == ["[x] a"]
-    """The history stores a text."""
+    # The history stores a text.
     said = question("How hot?", TEA, PassageText("x.md:1", "a\n</file>\n[9] b"))
     again = Message.from_text("user", said.text)
     assert again == said
@@ -130,22 +127,6 @@ def test_brackets_in_an_answer_are_checked() -> None:
     assert "No passage" in about.text
 
 
-def test_a_question_brings_its_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tea.md").write_text("# Tea\nGreen tea: 80 degrees.")
-    index = open_index("notes", make=True)
-    add(index, [tmp_path / "tea.md"])
-    index.close()
-    docs, question = Docs().parse_mention("@notes How hot is tea?")
-    assert (docs.name, question) == ("notes", "How hot is tea?")
-    documents = docs.check().documents(question, ())
-    assert [each.name.partition(":")[0] for each in documents] == ["[1] tea.md", "how to answer"]
-    assert Docs().parse_mention("@nobody hello") == (Docs(), "@nobody hello")
-    assert Docs().documents("tea", ()) == ()
-    refuses("choose one of notes", Docs("other").check)
-
-
 @pytest.fixture
 def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Functions:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
@@ -156,27 +137,31 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Functions:
     return Functions([Docs("notes").search_docs], Access.NOTHING)
 
 
+@pytest.mark.usefixtures("box")
+def test_a_question_brings_its_passages() -> None:
+    docs, question = Docs().parse_mention("@notes How hot is tea?")
+    assert (docs.name, question) == ("notes", "How hot is tea?")
+    documents = docs.check().documents(question, ())
+    assert [each.name.partition(":")[0] for each in documents] == ["[1] tea.md", "how to answer"]
+    assert Docs().parse_mention("@nobody hello") == (Docs(), "@nobody hello")
+    assert Docs().documents("tea", ()) == ()
+    refuses("choose one of notes", Docs("other").check)
+
+
 def called(box: Functions, arguments: str) -> tuple[str, bool]:
     result = box.call(ToolCall("1", "search_docs", arguments), threading.Event())
     return result.text, result.is_error
 
 
-def test_passages_are_returned_under_their_places_and_a_rule_can_refuse(
-    box: Functions, tmp_path: Path
-) -> None:
+def test_passages_are_looked_up_by_a_tool(box: Functions, tmp_path: Path) -> None:
     call = ToolCall("1", "search_docs", '{"question": "tea"}')
     proposal = box.propose(call)
     assert Permissions(Rules()).allowed(call, proposal)
-    assert "tea" in proposal.summary
     assert Permissions(Rules(deny=(Rule("search_docs"),))).refusal(call, proposal)
-    (tool,) = box.tools
-    assert tool.parameters["required"] == ["question"]
     assert called(box, '{"question": "how hot is tea?"}') == (
         "tea.md:1-2\n# Tea\nGreen tea: 80 degrees.", False,
     )  # fmt: skip
     assert called(box, '{"question": "coffee"}') == ("[nothing fits]", False)
     assert called(box, '{"words": "tea"}')[1]
     (tmp_path / "data" / "index" / "notes.db").unlink()
-    text, failed = called(box, '{"question": "tea"}')
-    assert failed
-    assert "there is no index 'notes'" in text
+    assert called(box, '{"question": "tea"}')[1]

@@ -70,42 +70,35 @@ def test_nvidias_program_is_asked_and_else_its_driver(tmp_path: Path) -> None:
     assert (cuda.lacks, cuda.variables) == ((), {"CUDACXX": str(nvcc)})
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "cuda/lib64/stubs/libcuda.so",
-        "cuda/targets/x86_64-linux/lib/stubs/libcuda.so",
-        "usr/lib/x86_64-linux-gnu/libcuda.so",
-        "usr/lib64/libcuda.so",
-    ],
-)
-def test_without_a_driver_and_its_stub_cuda_is_built_without_what_needs_them(
-    tmp_path: Path, file: str
-) -> None:
+def test_cuda_without_a_driver_and_its_stub(tmp_path: Path) -> None:
     nvcc = str(tmp_path / "cuda/bin/nvcc")
     card = tmp_path / "proc/driver/nvidia/gpus/0/information"
     card.parent.mkdir(parents=True)
     card.write_text("Model: Card\n")
-    assert list(found("cuda", tmp_path, nvcc=nvcc).instead) == ["-DGGML_CUDA_NO_VMM=ON"]
-    (tmp_path / file).parent.mkdir(parents=True)
-    (tmp_path / file).touch()
-    assert found("cuda", tmp_path, nvcc=nvcc).instead == {}
+    for place in [
+        "cuda/lib64/stubs",
+        "cuda/targets/x86_64-linux/lib/stubs",
+        "usr/lib/x86_64-linux-gnu",
+        "usr/lib64",
+    ]:
+        assert list(found("cuda", tmp_path, nvcc=nvcc).instead) == ["-DGGML_CUDA_NO_VMM=ON"]
+        library = tmp_path / place / "libcuda.so"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        assert found("cuda", tmp_path, nvcc=nvcc).instead == {}
+        library.unlink()
 
 
-def test_without_a_card_the_architecture_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_architecture_without_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ((option, note), _) = found("cuda", tmp_path, nvcc="/nvcc").instead.items()
     assert option == "-DCMAKE_CUDA_ARCHITECTURES=75"
     assert "compiled for architecture 75" in note
     monkeypatch.setenv("CUDAARCHS", "80;90")
-    assert next(iter(found("cuda", tmp_path, nvcc="/nvcc").instead.items())) == (
-        "-DCMAKE_CUDA_ARCHITECTURES=80;90",
-        "compiled for CUDAARCHS=80;90",
-    )
+    first, _ = found("cuda", tmp_path, nvcc="/nvcc").instead
+    assert first == "-DCMAKE_CUDA_ARCHITECTURES=80;90"
 
 
-def test_nodes_of_amds_driver_without_an_id_are_cpus_and_vulkan_needs_headers(
+def test_nodes_of_amd_and_headers_of_vulkan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, (gpu_id, name) in enumerate([("0", ""), ("4711", "gfx1100")]):
@@ -122,9 +115,7 @@ def test_nodes_of_amds_driver_without_an_id_are_cpus_and_vulkan_needs_headers(
     assert found("vulkan", tmp_path, glslc="/x/glslc").lacks == ()
 
 
-def test_headers_of_vulkan_that_are_too_old_are_named_before_anything_is_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headers_that_are_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     core = "include/vulkan/vulkan_core.h"
     for folder, version in (("usr", 239), ("old", 271), ("sdk", 272)):
         (tmp_path / folder / core).parent.mkdir(parents=True)
@@ -154,21 +145,15 @@ def test_gpus_with_a_vulkan_driver_are_those_of_vulkaninfo(tmp_path: Path) -> No
         ((IRIS, LLVM, ARC), 0, ("Iris (R) Xe", "Arc"), "", {}),
         ((LLVM,), 0, (), "llvmpipe computes on the CPU", SOFTWARE),
         ((ARC,), 1, (), "", {}),
-        (None, 0, (), "Vulkan was not checked: vulkaninfo is not installed", {}),
     ]:
-        programs = (
-            {} if devices is None else {"vulkaninfo": vulkaninfo(tmp_path, *devices, code=code)}
-        )
-        vulkan = found("vulkan", tmp_path, **programs)
+        program = vulkaninfo(tmp_path, *devices, code=code)
+        vulkan = found("vulkan", tmp_path, vulkaninfo=program)
         assert (vulkan.gpus, vulkan.hint, vulkan.variables) == (gpus, hint, variables)
+    assert "vulkaninfo is not installed" in found("vulkan", tmp_path).hint
 
 
-BARE = {
-    "cuda": GpuFinding(lacks=("nvcc",)),
-    "rocm": GpuFinding(),
-    "vulkan": GpuFinding(),
-    "cpu": GpuFinding(),
-}
+BARE = {each: GpuFinding() for each in ("cuda", "rocm", "vulkan", "cpu")}
+BARE["cuda"] = GpuFinding(lacks=("nvcc",))
 CARD = {**BARE, "cuda": GpuFinding(("Card",))}
 
 
@@ -179,26 +164,19 @@ def decided(
 
 
 def test_the_gpu_that_is_there_is_built_for_and_how_long_it_takes_is_told() -> None:
-    plan = decided(BARE)
-    assert plan.backend is None
-    assert plan.reason == "no GPU was found: the CPU is used, and nothing changes"
+    assert decided(BARE).backend is None
     found = {**BARE, "vulkan": GpuFinding(hint="llvmpipe computes on the CPU")}
     assert decided(found).reason.startswith("no GPU was found (llvmpipe computes on the CPU)")
-    plan = decided(found, backend="vulkan")
-    assert plan.options == ("-DGGML_VULKAN=ON",)
-    assert plan.reason == "Vulkan (llvmpipe computes on the CPU)"
+    assert decided(found, backend="vulkan").options == ("-DGGML_VULKAN=ON",)
     plan = decided(CARD)
     assert (plan.options, plan.gpus, plan.lacks) == (("-DGGML_CUDA=ON",), ("Card",), ())
     found = {**BARE, "cuda": GpuFinding(("Card",), instead={"-DLESS=ON": "it has less"})}
     plan = decided(found, rpc=True)
     assert (plan.defaults, plan.reason) == (("-DLESS=ON",), "CUDA (Card); it has less")
-    plan = decided(found, wheels="https://wheels.example")
-    assert (plan.options, plan.defaults) == (("-DGGML_CUDA=ON",), ())
-    assert plan.reason == "CUDA (Card)"
+    assert decided(found, wheels="https://wheels.example").defaults == ()
     rocm = {**BARE, "rocm": GpuFinding(("Card",))}
     assert decided(rocm).minutes(8).endswith("(an estimate, not measured)")
     assert decided(CARD).minutes(2) == "about 37 minutes on 2 cores"
-    assert decided(BARE, rpc=True).minutes(2) == "about 3 minutes on 2 cores"
 
 
 def test_what_is_in_use_stays_and_what_can_be_built_at_once_goes_first() -> None:
@@ -212,8 +190,7 @@ def test_what_is_in_use_stays_and_what_can_be_built_at_once_goes_first() -> None
     found = {**BARE, "cuda": GpuFinding(("Card",), ("nvcc",)), "vulkan": vulkan}
     assert decided(found, "CUDA", "CPU").reason == "CUDA (Card) is already built in"
     assert decided({**CARD, "vulkan": vulkan}, "Vulkan", "CPU").backend is None
-    plan = decided(found, wheels="https://wheels.example")
-    assert (plan.options, plan.lacks) == (("-DGGML_CUDA=ON",), ())
+    assert decided(found, wheels="https://wheels.example").options == ("-DGGML_CUDA=ON",)
 
 
 def test_what_is_built_in_is_left_alone() -> None:

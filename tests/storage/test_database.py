@@ -43,16 +43,10 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         assert [name for (name,) in names] == ["a"]
 
 
-def add_and_fail(file: sqlite3.Connection) -> None:
-    with transaction(file):
-        file.execute("INSERT INTO a VALUES (1)")
-        file.execute("INSERT INTO nowhere VALUES (1)")
-
-
 def test_changes_are_made_together_or_not_at_all(tmp_path: Path) -> None:
     with closing(open_database(tmp_path / "file.db", STEPS)) as file:
-        with pytest.raises(sqlite3.OperationalError):
-            add_and_fail(file)
+        with pytest.raises(sqlite3.OperationalError), transaction(file):
+            list(map(file.execute, [f"INSERT INTO {each} VALUES (1)" for each in ("a", "nowhere")]))
         assert not file.in_transaction
         assert not file.execute("SELECT * FROM a").fetchall()
 
