@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -22,12 +23,12 @@ from localspec.chat.request import Request
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.round import Spent, StopReason
-from localspec.errors import UsageError
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
 from tests.chat.test_assistant import END, assistant
 from tests.chat.toy_tokenizer import spelled
+from tests.support.checks import refuses
 from tests.support.secrets import FORMATS, planted
 
 USUAL = usual_gate()
@@ -86,21 +87,20 @@ def test_stop_ends_a_reply_at_the_secret_and_the_end_counts() -> None:
     script = "Nothing to see: 1 + 1 is 2, at home."
     events = gated(script)
     assert words(events) == written(events) == script
-    rounds = [each.texts for each in events if isinstance(each, RoundDone)]
     plain = assistant(script).stream("hello")
-    assert rounds == [each.texts for each in plain if isinstance(each, RoundDone)]
+    rounds = [[e.texts for e in each if isinstance(e, RoundDone)] for each in (events, plain)]
+    assert rounds[0] == rounds[1]
     assert end_of(events).reply.tokens == tuple(spelled(script))
     events = gated(f"It is {KEY}. And on and on and on.", rules="[actions]\nsecrets = 'stop'")
     reply = end_of(events).reply
     assert words(events) == reply.text == f"It is {MASK}"
     assert reply.stop_reason is StopReason.GATED
     assert reply.completion_tokens < len(f"It is {KEY}.") + 3, "it was not made to its end"
-    end = end_of(gated(f"It is {KEY}."))
-    assert (end.masked, end.findings) == (True, (("GitHub token", "mask", 1),))
-    assert end.message == Message.assistant(f"It is {MASK}.")
-    end = end_of(gated(f"It is {KEY}.", rules="action = 'note'"))
-    assert (end.masked, end.findings) == (False, (("GitHub token", "note", 1),))
-    assert end.reply.text == f"It is {KEY}."
+    for rules, action, text in (("usual", "mask", MASK), ("action = 'note'", "note", KEY)):
+        end = end_of(gated(f"It is {KEY}.", rules=rules))
+        found = (("GitHub token", action, 1),)
+        assert (end.masked, end.findings) == (action == "mask", found)
+        assert end.message == Message.assistant(f"It is {text}.")
 
 
 REPLY = Reply("", "", (1,), StopReason.EOG, 0, 1, 0, 1, None, 0.0, 0.0, Spent(), "off")
@@ -125,25 +125,19 @@ def test_thoughts_end_where_the_answer_begins_and_a_whole_turn_keeps_its_text() 
 
 def test_what_ask_rules_mask_is_withheld_and_arguments_are_masked() -> None:
     arguments = f'{{"to": "ann@example.org", "key": "{KEY}"}}'
-    call = ToolCall("c1", "send", arguments)
     deltas = [CallDelta("c1", arguments[at : at + 3]) for at in range(0, len(arguments), 3)]
-    events, reply = through(Text("I send"), CallBegun("c1", "send"), *deltas, CallDone(call))
+    done = CallDone(ToolCall("c1", "send", arguments))
+    events, reply = through(Text("I send"), CallBegun("c1", "send"), *deltas, done)
     wanted = f'{{"to": "[masked: e-mail address]", "key": "{MASK}"}}'
     assert "".join(each.text for each in events if isinstance(each, CallDelta)) == wanted
     assert events[-1] == CallDone(ToolCall("c1", "send", wanted))
     assert events[:2] == [Text("I "), Text("send")], "words come before the call"
     assert reply.counts == {("e-mail address", "mask"): 1, ("GitHub token", "mask"): 1}
-    arguments = f'{{"key": "{KEY}"}}'
-    events, _ = through(
-        Text(f"It is {KEY}, so."),
-        CallBegun("c1", "send"),
-        CallDelta("c1", arguments),
-        CallDone(ToolCall("c1", "send", arguments)),
-        gate=gate_of_toml("action = 'ask'", "gate"),
-    )
+    gate, said = gate_of_toml("action = 'ask'", "gate"), Text(f"It is {KEY}, so.")
+    events, _ = through(said, CallBegun("c1", "send"), *deltas, done, gate=gate)
     assert events[:2] == [Withheld("GitHub token", KEY, MASK), Text(f"It is {MASK}, ")]
     assert Withheld("GitHub token", KEY, MASK, in_call=True) in events
-    assert events[-1] == CallDone(ToolCall("c1", "send", f'{{"key": "{MASK}"}}'))
+    assert events[-1] == CallDone(ToolCall("c1", "send", wanted))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +147,6 @@ def test_what_ask_rules_mask_is_withheld_and_arguments_are_masked() -> None:
         ({"gate": "uses = []"}, "the gate: uses is not a known key"),
     ],
 )
-def test_a_request_that_no_gate_can_serve_is_refused_in_one_line(more: object, match: str) -> None:
-    with pytest.raises(UsageError, match=match) as raised:
-        list(assistant("Yes.").events(Request(1, (Message.user("hello"),), **more)))  # type: ignore[arg-type]
-    assert "\n" not in str(raised.value)
+def test_a_request_that_no_gate_can_serve_is_refused_in_one_line(more: Any, match: str) -> None:
+    request = Request(1, (Message.user("hello"),), **more)
+    refuses(match, lambda: list(assistant("Yes.").events(request)))

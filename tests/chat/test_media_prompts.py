@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import RequestFailed
+from localspec.chat.events import Reply, RequestFailed
 from localspec.chat.request import Request
 from localspec.chat.tokenizer import tokenize_rendered
 from localspec.errors import LocalspecError, TemplateError, UsageError
@@ -61,14 +61,15 @@ def in_words(prompt: list[int], *media: MediaPart) -> str:
     return text
 
 
+CHATML_TEXT = "<|im_start|>user\n0hello<|im_end|>\n<|im_start|>assistant\n"
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        (CHATML, "<|im_start|>user\n0hello<|im_end|>\n<|im_start|>assistant\n"),
-        (TRIMMING, "<|im_start|>user\n0hello<|im_end|>\n<|im_start|>assistant\n"),
-        (CAPITALISING, "<|im_start|>user\n0hello<|im_end|>\n<|im_start|>assistant\n"),
-        (SHOUTING, "<|im_start|>user\n0HELLO<|im_end|>\n<|im_start|>assistant\n"),
-        (AS_JSON, '<|im_start|>user\n"0hello"<|im_end|>\n<|im_start|>assistant\n'),
+        *((each, CHATML_TEXT) for each in (CHATML, TRIMMING, CAPITALISING)),
+        (SHOUTING, CHATML_TEXT.replace("hello", "HELLO")),
+        (AS_JSON, CHATML_TEXT.replace("0hello", '"0hello"')),
         (IN_PARTS, "<|im_start|>User:0hello<|im_end|>\n"),
         (BOTH, "<|im_start|>0hello<|im_end|>"),
     ],
@@ -102,11 +103,13 @@ def test_a_template_that_leaves_a_picture_out_is_refused(source: str) -> None:
 def test_bos_stands_before_a_picture() -> None:
     wanting, look = ToyTokenizer(add_bos=True), picture()
     ids = ENCODER.tokens(look)
-    media = {look.sha256: ids}
-    assert tokenize_rendered(look.marker, wanting, at_start=True, media=media) == [0, *ids]
-    assert tokenize_rendered(look.marker, wanting, at_start=False, media=media) == ids
-    prompt = tokenize_rendered(f"a{look.marker}b", wanting, at_start=True, media=media)
-    assert prompt == [0, *spelled("a"), *ids, *spelled("b")]
+
+    def rendered(text: str, *, at_start: bool = True) -> list[int]:
+        return tokenize_rendered(text, wanting, at_start=at_start, media={look.sha256: ids})
+
+    assert rendered(look.marker) == [0, *ids]
+    assert rendered(look.marker, at_start=False) == ids
+    assert rendered(f"a{look.marker}b") == [0, *spelled("a"), *ids, *spelled("b")]
 
 
 PIECES = [*"\ud800\ud801\udfffab0", picture().marker, picture(1).marker]
@@ -114,8 +117,7 @@ PIECES = [*"\ud800\ud801\udfffab0", picture().marker, picture(1).marker]
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_no_content_is_taken_for_a_picture(content: str) -> None:
-    prompt = prompt_of(CHATML, Message.user(content or "a"))
-    assert min(prompt) >= 0
+    assert min(prompt_of(CHATML, Message.user(content or "a"))) >= 0
 
 
 TURNS = st.lists(
@@ -124,7 +126,7 @@ TURNS = st.lists(
 
 
 @given(TURNS)
-def test_every_turn_begins_with_all_ids_of_the_turns_before(
+def test_every_turn_begins_with_the_ids_before(
     turns: list[tuple[list[int], str]],
 ) -> None:
     conversation, evaluated = Conversation("hello"), list[int]()
@@ -166,13 +168,15 @@ def with_senses(media: ToyEncoder | None, **names: str) -> Assistant:
 
 
 def test_a_reply_counts_what_is_seen() -> None:
+    def reply(*messages: Message) -> Reply:
+        return said(speaker, Conversation(messages=messages), ReplyOptions())
+
     speaker, look = with_senses(ToyEncoder()), picture()
-    plain = said(speaker, Conversation(messages=[asked()]), ReplyOptions())
-    seen = said(speaker, Conversation(messages=[asked(look)]), ReplyOptions())
+    plain, seen = reply(asked()), reply(asked(look))
     assert seen.prompt_tokens == plain.prompt_tokens + COUNT + 2
     assert (seen.text, plain.text) == ("yes", "yes")
-    again = Conversation(messages=[asked(look), Message.assistant("yes"), asked()])
-    assert said(speaker, again, ReplyOptions()).cached_tokens >= seen.prompt_tokens - 1
+    again = reply(asked(look), Message.assistant("yes"), asked())
+    assert again.cached_tokens >= seen.prompt_tokens - 1
 
 
 @pytest.mark.parametrize(
@@ -210,10 +214,9 @@ def test_pictures_of_a_request_that_is_cancelled_are_not_decoded() -> None:
     speaker.submit(Request(7, (asked(picture(), picture(1)),)))
     speaker.step()
     ((number, event),) = speaker.take()
-    assert number == 7
     assert isinstance(event, RequestFailed)
+    assert (number, encoder.read) == (7, ["0.png"])
     assert "cancelled" in str(event.error)
-    assert encoder.read == ["0.png"]
     speaker.submit(Request(7, (asked(),)))  # which was not
     speaker.step()
     assert not any(isinstance(each, RequestFailed) for _, each in speaker.take())

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,7 @@ class Taken:
     deterministic: bool = False
     count: int = 0
 
-    def requests(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[Request]:
         for key, prompt in enumerate(self.prompts):
             self.count += 1
             options = self.options[key] if self.options else ReplyOptions(seed=key)
@@ -75,42 +77,40 @@ def texts_of(answerer: Assistant, *questions: str, first: int = 0) -> dict[int, 
     return {k: each.reply.text for k, each in finish(answerer) if isinstance(each, Finished)}
 
 
+SEEN = attrgetter("text", "tokens", "stop_reason", "seed", "prompt_tokens", "completion_tokens")
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_every_request_is_answered_once_and_as_it_would_be_alone(count: int) -> None:
     prompts = [f"Question {number}?" for number in range(7)]
     limits = [ReplyOptions(seed=n, max_tokens=1 + n % 3 if n % 2 else None) for n in range(7)]
     limits[4] = ReplyOptions(seed=4, stop=("inde",))
-    alone = by_key(list(answers(assistant("Yes, indeed."), Taken(prompts, limits).requests())))
     answerer, sequences = parallel(count)
-    together = by_key(list(answers(answerer, Taken(prompts, limits).requests())))
-    assert together.keys() == alone.keys()
-    for key, each in together.items():
-        mine, other = each.reply, alone[key].reply
-        assert mine is not None
-        assert other is not None
-        for name in ("text", "tokens", "stop_reason", "seed", "prompt_tokens", "completion_tokens"):
-            assert getattr(mine, name) == getattr(other, name)
+    seen = []
+    for each in (assistant("Yes, indeed."), answerer):
+        keyed = by_key(list(answers(each, iter(Taken(prompts, limits)))))
+        seen.append({key: SEEN(one.reply) for key, one in keyed.items()})
+    assert seen[0] == seen[1]
     assert max(answerer.widths, default=1) >= min(count, 2)
     assert max(sequences.widths, default=1) in ({1}, {2}, {3}, {5, 6, 7})[min(count, 4) - 1]
 
 
 def test_a_request_is_taken_only_when_a_sequence_is_free_or_needs_one() -> None:
-    taken = Taken([f"Question {number}?" for number in range(5)])
-    answering = answers(parallel(2)[0], taken.requests())
+    taken = Taken("12345")
+    answering = answers(parallel(2)[0], iter(taken))
     next(answering)
     assert taken.count == 2
-    assert len(list(answering)) == 4
-    assert taken.count == 5
+    assert (len(list(answering)), taken.count) == (4, 5)
     # The first does not wait for a second that has not come, and then there is nothing else to do.
-    taken = Taken(["One?", "Two?", "Three?"])
-    answering = answers(parallel(2)[0], taken.requests(), lambda: False)
+    taken = Taken("123")
+    answering = answers(parallel(2)[0], iter(taken), lambda: False)
     assert (next(answering).key, taken.count) == (0, 1)
     assert [each.key for each in answering] == [1, 2], "one after the other"
     # A consumer who leaves leaves nothing behind.
-    answering = answers(answerer := parallel(2)[0], Taken(["One?", "Two?", "Three?"]).requests())
+    answering = answers(answerer := parallel(2)[0], iter(Taken("123")))
     next(answering)
     answering.close()  # type: ignore[attr-defined]
-    assert len(list(answers(answerer, Taken(["Again?"]).requests()))) == 1
+    assert len(list(answers(answerer, iter(Taken("4"))))) == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -155,33 +155,27 @@ def test_what_is_wrong_with_one_disturbs_no_other() -> None:
     assert errors == [type(None), ContextOverflow, PassFailed, type(None), IndexError]
     assert [type(each) for key, each in events if key == 1] == [RequestFailed]
     assert any(isinstance(each, RoundDone) for key, each in events if key == 3)
-    without = answers(parallel(2, template=None)[0], Taken(["One?", "Two?"]).requests())
+    without = answers(parallel(2, template=None)[0], iter(Taken(["One?", "Two?"])))
     assert [type(each.error) for each in without] == [TemplateError, TemplateError]
 
 
-@pytest.mark.parametrize(
-    ("limits", "reasons"),
-    [
-        ((None, None), [StopReason.CANCELLED] * 2),
-        # What was done before is whole.
-        ((2, None), [StopReason.LENGTH, StopReason.CANCELLED]),
-    ],
-)
-def test_one_flag_stops_all(limits: Sequence[int | None], reasons: list[StopReason]) -> None:
+@pytest.mark.parametrize("first", [None, 2])
+def test_one_flag_stops_all(first: int | None) -> None:
     answerer, sequences = parallel(2, "Yes, and a great deal more of it.")
     sequences.views[1].cancel_after = 6
-    options = [ReplyOptions(max_tokens=most) for most in limits]
-    taken = Taken(["One?", "Two?", *["More?"] * 3][: 5 if limits[0] is None else 2], [*options] * 3)
-    answered = by_key(list(answers(answerer, taken.requests())))
-    replies = [answered[key].reply for key in (0, 1)]
-    assert [each and each.stop_reason for each in replies] == reasons
-    assert taken.count == 2
+    options = [ReplyOptions(max_tokens=most) for most in (first, *[None] * 4)]
+    taken = Taken(["One?", "Two?", *["More?"] * 3][: 5 if first is None else 2], options)
+    answered = by_key(list(answers(answerer, iter(taken))))
+    reasons = [each.reply and each.reply.stop_reason for each in (answered[0], answered[1])]
+    # What was done before is whole.
+    whole = StopReason.CANCELLED if first is None else StopReason.LENGTH
+    assert (reasons, taken.count) == ([whole, StopReason.CANCELLED], 2)
 
 
 @pytest.mark.parametrize(("count", "deterministic"), [*product((1, 2), (False, True))])
 def test_deterministic_reuses_nothing(count: int, deterministic: bool) -> None:
     taken = Taken(["Same?"] * 2 * count, deterministic=deterministic)
-    answered = answers(parallel(count)[0], taken.requests())
+    answered = answers(parallel(count)[0], iter(taken))
     cached = [each.reply.cached_tokens for each in answered if each.reply]
     assert [each == 0 for each in cached] == [True] * count + [deterministic] * count
 
@@ -205,7 +199,7 @@ def test_each_sequence_has_a_cache_of_its_own(keep: int | None) -> None:
         assert len(held) == len(prompts)
 
 
-def test_one_that_is_cancelled_keeps_what_it_has_and_the_others_go_on() -> None:
+def test_one_that_is_cancelled_keeps_what_it_has_and_no_other_loses_anything() -> None:
     answerer, _ = parallel(3, "Yes, and a great deal more of it.")
     for key in range(3):
         answerer.submit(ask(key, f"Question {key}?"))
@@ -216,20 +210,11 @@ def test_one_that_is_cancelled_keeps_what_it_has_and_the_others_go_on() -> None:
     assert texts[0] == texts[2] == "Yes, and a great deal more of it."
     assert texts[0].startswith(texts[1])
     assert 0 < len(texts[1]) < len(texts[0])
-
-
-def test_for_one_that_is_cancelled_while_it_waits_no_other_loses_anything() -> None:
+    # One is cancelled while it waits.
     prepared: list[int] = []
-
-    class Prefixes:
-        def ready(self, slot: int, tokens: Sequence[int]) -> None:
-            prepared.append(len(tokens))
-
-        def close(self) -> None:
-            pass
-
+    prefixes = SimpleNamespace(ready=lambda _slot, tokens: prepared.append(len(tokens)))
     models = models_of(Tellers([Teller(spelled("Yes, indeed."))]), TEMPLATE)
-    answerer = Assistant(models, [plain_policy()], prefixes=Prefixes())
+    answerer = Assistant(models, [plain_policy()], prefixes=prefixes)  # type: ignore[arg-type]
     for key in range(3):
         answerer.submit(ask(key, f"Question {key}?"))
     answerer.step()
@@ -278,11 +263,10 @@ def test_a_conversation_finds_its_sequence_or_a_free_one() -> None:
 @pytest.mark.parametrize(
     ("count", "clients", "order"),
     [
-        (2, "aaaaabac", [0, 5, 7, 1, 2, 3, 4, 6]),
-        (1, "aaabbc", [0, 3, 5, 1, 4, 2]),
-        (2, "aaaaa", [0, 1, 2, 3, 4]),
+        (2, "aaaaabac", [0, 5, 7, 1, 2, 3, 4, 6]),  # fewest under way
+        (1, "aaabbc", [0, 3, 5, 1, 4, 2]),  # one at a time: in turns
+        (2, "aaaaa", [0, 1, 2, 3, 4]),  # one client: as they came
     ],
-    ids=["fewest under way", "one at a time: in turns", "one client: as they came"],
 )
 def test_the_least_busy_client_goes_first(count: int, clients: str, order: list[int]) -> None:
     answerer, _ = parallel(count)
@@ -313,14 +297,10 @@ class Notebook:
         self.closed += 1
 
 
-def observed(script: str) -> tuple[Assistant, Notebook]:
+def test_an_observer_has_every_question_token_and_reply_and_the_events() -> None:
     notebook = Notebook()
-    models = models_of(Tellers([Teller(spelled(script))]), TEMPLATE)
-    return Assistant(models, [plain_policy()], observers=[notebook]), notebook
-
-
-def test_an_observer_has_every_question_token_and_reply_and_the_events_of_the_stream() -> None:
-    speaker, notebook = observed("fine")
+    models = models_of(Tellers([Teller(spelled("fine"))]), TEMPLATE)
+    speaker = Assistant(models, [plain_policy()], observers=[notebook])
     conversation = Conversation("be brief")
     conversation.append_user("hello")
     first = speaker.reply(conversation, ReplyOptions(SamplingParams(temperature=0)))
@@ -332,8 +312,7 @@ def test_an_observer_has_every_question_token_and_reply_and_the_events_of_the_st
     assert isinstance(notebook.events[0], Started)
     assert notebook.events[-1] == Finished(first, conversation.messages[-1])
     notebook.events.clear()
-    events = list(speaker.stream("and you?"))
-    assert events == notebook.events
+    assert list(speaker.stream("and you?")) == notebook.events
     assert notebook.questions[1:] == ["and you?"]
     assert notebook.lengths[0] == first.prompt_tokens
     # One that is left early has no end, and frees its slot.

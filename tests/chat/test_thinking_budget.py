@@ -41,18 +41,9 @@ def budget(
     known = sorted(tags or (TAGS,), key=lambda each: -len(each.open))
     pieces = tag_pieces(known, TOY)
     after = AfterThinking(Digits(), known, opened, TOY, pieces, {EOG}) if digits else None
-    spell = spelling(TOY, pieces)
-    return ThinkingBudget(
-        most,
-        known,
-        opened,
-        ids(begun),
-        spell,
-        ids,
-        lambda _: ending,
-        after,
-        None if after is None else after.behind,
-    )
+    spell, behind = spelling(TOY, pieces), None if after is None else after.behind
+    how = ids(begun), spell, ids, lambda _: ending, after, behind
+    return ThinkingBudget(most, known, opened, *how)
 
 
 def written(automaton: ThinkingBudget, wanted: Sequence[int]) -> list[int]:
@@ -94,33 +85,33 @@ def test_thoughts_end_after_so_many_tokens(most: int, wanted: str, text: str) ->
     assert text_of(written(budget(most), ids(wanted))) == text
 
 
-@given(space=st.lists(st.sampled_from("\u3000\xa0\u2003\x1c\x85 \n\u200b世a"), max_size=6))
-def test_white_space_before_a_tag_is_what_the_filter_takes_for_it(space: list[str]) -> None:
-    wanted = [*spelled("".join(space)), *spelled("<think>abcdef")]
-    text = text_of(written(budget(2), wanted))
-    thinking, _ = split_thinking(text, (TAGS,))
-    assert thinking == ("" if "".join(space).strip() else "ab\n")
+@given(space=st.text("\u3000\xa0\u2003\x1c\x85 \n\u200b世a", max_size=6))
+def test_white_space_before_a_tag_is_what_the_filter_takes_for_it(space: str) -> None:
+    text = text_of(written(budget(2), spelled(f"{space}<think>abcdef")))
+    assert split_thinking(text, (TAGS,))[0] == ("" if space.strip() else "ab\n")
 
 
-def test_tags_count_however_they_are_spelled_and_one_that_has_begun_is_finished() -> None:
-    spelt = spelled("<think>ab</thxxxxxxxxxxxxx")
+def test_tags_count_however_they_are_spelled_and_characters_are_whole() -> None:
+    spelt = spelled("<think>ab</thxxxxxxxxxxxxx")  # a tag that has begun is finished
     assert text_of(written(budget(6), spelt)).startswith("<think>ab</think>\n\n")
     assert text_of(written(budget(2), spelt)).startswith("<think>ab\n</think>\n\n")
-
-
-def test_a_character_is_whole_before_thoughts_end() -> None:
     assert text_of(written(budget(2), ids("<think>a世xyz"))) == "<think>a世\n</think>\n\n"
     half = [OPEN, *spelled("世")[:2], *spelled("xyz")]  # which no text has
     assert text_of(written(budget(1), half)).startswith("<think>\ufffdx\n</think>")
 
 
-def test_a_block_that_the_prompt_opened_and_one_that_goes_on_count_from_where_they_are() -> None:
-    assert text_of(written(budget(0, opened=TAGS), ids("abcdef"))) == "\n</think>\n\ndef"
-    assert text_of(written(budget(2, opened=TAGS), ids("abcdef"))) == "ab\n</think>\n\nf"
-    going_on = budget(4, begun="<think>abc")
-    assert text_of(written(going_on, ids("defghi"))) == "d\n</think>\n\nhi"
-    assert text_of(written(budget(1, begun="<think>abc"), ids("d"))) == "\n</think>\n\n"
-    assert text_of(written(budget(1, begun="abc"), ids("<think>ab"))) == "<think>ab"
+@pytest.mark.parametrize(
+    ("of", "wanted", "text"),
+    [
+        (budget(0, opened=TAGS), "abcdef", "\n</think>\n\ndef"),
+        (budget(2, opened=TAGS), "abcdef", "ab\n</think>\n\nf"),
+        (budget(4, begun="<think>abc"), "defghi", "d\n</think>\n\nhi"),
+        (budget(1, begun="<think>abc"), "d", "\n</think>\n\n"),
+        (budget(1, begun="abc"), "<think>ab", "<think>ab"),
+    ],
+)
+def test_a_block_counts_from_its_opening(of: ThinkingBudget, wanted: str, text: str) -> None:
+    assert text_of(written(of, ids(wanted))) == text
 
 
 def test_control_tokens_and_channels_end_as_they_are_written() -> None:

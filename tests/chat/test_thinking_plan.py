@@ -1,5 +1,7 @@
 """What `--think` comes to with real templates of reasoning models, and what is said where a template does not know it."""
 
+from typing import Any
+
 import pytest
 
 from localspec.calls import Tool
@@ -11,103 +13,42 @@ from tests.vocabularies import real_templates
 
 SETTINGS = ("on", "off", "low", "high", "16", "0")
 QUESTION = [Message.user("How many?")]
+TOOLS = [Tool("find", {"type": "object", "properties": {}})]
 ENDED, EFFORTLESS = "so thoughts are ended as they begin", "knows no effort"
 DEFAULT = "="
 """The text is as it is where nothing is set."""
 
+Case = tuple[str, str, int | None]
+
+
+def case(end: str = DEFAULT, note: str = "", effort: str = EFFORTLESS, **more: Case) -> Any:
+    """Return how a text changes where thinking is off, or no token is left, and what is said; no effort is known."""
+    off = (end, note, 0 if note else None)
+    efforts = dict.fromkeys(("low", "high"), (DEFAULT, effort, None))
+    return {"off": off, "0": (end, "", 0), **efforts, **more}
+
+
+QWEN = case("<think>\n\n</think>\n\n")
+GPT_OSS = {each: (f"Reasoning: {each}\n", "", None) for each in ("low", "high")}
+OPENS, MINIMAX = "Write your thoughts between <think></think>", "<mm:think>"
 # By model: for each of SETTINGS where the prompt's text is another, or how it ends; what is said; whether a budget holds.
-CASES: dict[str, dict[str, tuple[str, str, int | None]]] = {
-    "Qwen-Qwen3-0.6B": {
-        "off": ("<think>\n\n</think>\n\n", "", None),
-        "0": ("<think>\n\n</think>\n\n", "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "Qwen3.5-4B": {
-        "off": ("<think>\n\n</think>\n\n", "", None),
-        "0": ("<think>\n\n</think>\n\n", "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "GLM-4.6": {
-        "off": ("<|assistant|>\n<think></think>", "", None),
-        "0": ("<|assistant|>\n<think></think>", "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "deepseek-ai-DeepSeek-V3.1": {
-        "off": ("</think>", "", None),
-        "0": ("</think>", "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "deepseek-ai-DeepSeek-V4-Flash-0731": {
-        "off": ("</think>", "", None),
-        "0": ("</think>", "", 0),
-        "low": (DEFAULT, "", None),
-        "high": ("Reasoning Effort: Absolute maximum", "", None),
-    },
-    "Kimi-K2-Thinking": {
-        "off": (DEFAULT, ENDED, 0),
-        "0": (DEFAULT, "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "openai-gpt-oss-120b": {
-        "off": (DEFAULT, ENDED, 0),
-        "0": (DEFAULT, "", 0),
-        "low": ("Reasoning: low\n", "", None),
-        "high": ("Reasoning: high\n", "", None),
-    },
-    "ByteDance-Seed-OSS": {
-        "off": ("</seed:think>", "", None),
-        "0": ("</seed:think>", "", 0),
-        "16": ("which is 16.", "", 16),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "HuggingFaceTB-SmolLM3-3B": {
-        "off": ("Reasoning Mode: /no_think", "", None),
-        "0": ("Reasoning Mode: /no_think", "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "google-gemma-4-31B-it": {
-        "off": ("<|turn>model\n<|channel>thought\n<channel|>", "", None),
-        "0": ("<|turn>model\n<|channel>thought\n<channel|>", "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": {
-        "off": ("<think></think>", "", None),
-        "0": ("<think></think>", "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "ibm-granite-granite-3.3-2B-Instruct": {
-        "on": ("Write your thoughts between <think></think>", "", None),
-        "16": ("Write your thoughts between <think></think>", "", 16),
-        "off": (DEFAULT, "", None),
-        "0": (DEFAULT, "", 0),
-        "low": ("Write your thoughts between", EFFORTLESS, None),
-        "high": ("Write your thoughts between", EFFORTLESS, None),
-    },
-    "Cohere2MoE": {
-        "off": ("<|START_THINKING|><|END_THINKING|>", "", None),
-        "0": ("<|START_THINKING|><|END_THINKING|>", "", 0),
-        "low": (DEFAULT, EFFORTLESS, None),
-        "high": (DEFAULT, EFFORTLESS, None),
-    },
-    "MiniMax-M3": {
-        "on": ("<mm:think>", "", None),
-        "16": ("<mm:think>", "", 16),
-        "off": ("</mm:think>", "", None),
-        "0": ("</mm:think>", "", 0),
-        "low": ("<mm:think>", EFFORTLESS, None),
-        "high": ("<mm:think>", EFFORTLESS, None),
-    },
+CASES: dict[str, dict[str, Case]] = {
+    "Qwen-Qwen3-0.6B": QWEN,
+    "Qwen3.5-4B": QWEN,
+    "GLM-4.6": case("<|assistant|>\n<think></think>"),
+    "deepseek-ai-DeepSeek-V3.1": case("</think>"),
+    "deepseek-ai-DeepSeek-V4-Flash-0731": case("</think>", effort="", high=("Reasoning Effort: Absolute maximum", "", None)),
+    "Kimi-K2-Thinking": case(note=ENDED),
+    "openai-gpt-oss-120b": case(note=ENDED, **GPT_OSS),
+    "ByteDance-Seed-OSS": case("</seed:think>") | {"16": ("which is 16.", "", 16)},
+    "HuggingFaceTB-SmolLM3-3B": case("Reasoning Mode: /no_think"),
+    "google-gemma-4-31B-it": case("<|turn>model\n<|channel>thought\n<channel|>"),
+    "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": case("<think></think>"),
+    "ibm-granite-granite-3.3-2B-Instruct": dict.fromkeys(("low", "high"), (OPENS[:27], EFFORTLESS, None)) | {"on": (OPENS, "", None), "16": (OPENS, "", 16), "off": (DEFAULT, "", None), "0": (DEFAULT, "", 0)},
+    "Cohere2MoE": case("<|START_THINKING|><|END_THINKING|>"),
+    "MiniMax-M3": case("</mm:think>") | {"on": (MINIMAX, "", None), "16": (MINIMAX, "", 16)} | dict.fromkeys(("low", "high"), (MINIMAX, EFFORTLESS, None)),
     "Qwen-Qwen2.5-7B-Instruct": dict.fromkeys(SETTINGS, (DEFAULT, "changes nothing", None)),
-}
+}  # fmt: skip
 
 
 def plain(name: str) -> ChatTemplate:
@@ -136,9 +77,8 @@ def test_a_real_template_thinks_as_it_is_set_to(name: str) -> None:
 @pytest.mark.parametrize("name", [*real_templates()])
 def test_no_template_fails_however_it_is_to_think(name: str) -> None:
     template = plain(name)
-    tools = [Tool("find", {"type": "object", "properties": {}})]
     for setting in ("on", "off", "low", "medium", "high", "0", "9"):
-        assert "How many?" in template.thinking_as(setting).render(QUESTION, tools=tools)
+        assert "How many?" in template.thinking_as(setting).render(QUESTION, tools=TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -157,28 +97,25 @@ def test_what_a_template_does_not_know_is_a_sentence(name: str, think: str, said
 
 
 def test_a_template_that_does_not_think_unless_an_effort_is_set_gets_one() -> None:
-    template = plain("tencent-Hy3")
-    ends = {
-        each: template.thinking_as(each).render(QUESTION)[-30:] for each in ("on", "high", "off")
-    }
-    assert ends["on"] == ends["high"] != ends["off"]
+    views = map(plain("tencent-Hy3").thinking_as, ("on", "high", "off"))
+    on, high, off = (each.render(QUESTION)[-30:] for each in views)
+    assert on == high != off
 
 
 @pytest.mark.parametrize(
-    ("name", "close", "around"),
+    ("name", "close", "before", "behind"),
     [
-        ("Qwen-Qwen3-0.6B", "</think>", ("\n", "\n\n")),
-        ("Qwen3.5-4B", "</think>", ("\n", "\n\n")),
-        ("GLM-4.6", "</think>", ("", "\n")),
-        ("deepseek-ai-DeepSeek-V3.1", "</think>", ("", "")),
-        ("llama-cpp-deepseek-r1", "</think>", ("\n", "\n\n")),
-        ("google-gemma-4-31B-it", "<channel|>", ("", "")),
+        ("Qwen-Qwen3-0.6B", "</think>", "\n", "\n\n"),
+        ("GLM-4.6", "</think>", "", "\n"),
+        ("deepseek-ai-DeepSeek-V3.1", "</think>", "", ""),
+        ("llama-cpp-deepseek-r1", "</think>", "\n", "\n\n"),
+        ("google-gemma-4-31B-it", "<channel|>", "", ""),
     ],
 )
-def test_thoughts_end_as_the_template_writes_it(
-    name: str, close: str, around: tuple[str, str]
+def test_thoughts_end_as_a_template_writes_it(
+    name: str, close: str, before: str, behind: str
 ) -> None:
-    assert plain(name).thoughts_end(close) == around
+    assert plain(name).thoughts_end(close) == (before, behind)
 
 
 KEEPS = (
@@ -191,17 +128,11 @@ DROPS = "Qwen-QwQ-32B", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "llama-cpp-d
 
 @pytest.mark.parametrize("name", [*KEEPS, *DROPS])
 def test_thoughts_before_a_call_are_kept_as_the_template_says(name: str) -> None:
-    template, tools = plain(name), [Tool("find", {"type": "object", "properties": {}})]
-    call = ToolCall("callOne01", "find", "{}")
-    messages = [
-        *QUESTION,
-        Message("assistant", (call,), "It has to be found."),
-        Message("tool", (ToolResult("callOne01", "5"),)),
-    ]
-    conversation = Conversation(messages=messages, tools=tools)
-    conversation.prompt_tokens(template, ToyTokenizer())
-    text = template.render(messages, tools=tools)
-    assert ("It has to be found." in text) is (name in KEEPS)
+    template, call = plain(name), ToolCall("callOne01", "find", "{}")
+    called = Message("assistant", (call,), "It has to be found.")
+    messages = [*QUESTION, called, Message("tool", (ToolResult("callOne01", "5"),))]
+    Conversation(messages=messages, tools=TOOLS).prompt_tokens(template, ToyTokenizer())
+    assert ("It has to be found." in template.render(messages, tools=TOOLS)) is (name in KEEPS)
     # Of an answer before the last question no template keeps them but where it says so.
     earlier = [*QUESTION, Message.assistant("Five.", "It has to be found."), *QUESTION]
     assert ("It has to be found." in template.render(earlier)) is (name in KEEPS_ALL)

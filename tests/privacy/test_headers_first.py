@@ -53,9 +53,7 @@ def test_there_is_one_way_to_llama_cpp() -> None:
         assert name not in _uses(), _uses()[name]
 
 
-def test_a_damaged_file_never_reaches_llama_cpp(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_llama_cpp_gets_no_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reached: list[int] = []
     monkeypatch.setattr(native, "llama_model_load_from_file", lambda *_: reached.append(1))
     file, whole, chance = tmp_path / "m.gguf", model_file(), Random(8)

@@ -93,9 +93,7 @@ def test_the_kernel_tells_of_any_program(trap: dict[str, str]) -> None:
     "command",
     ["index add repository", "run --offline -f repository/new.txt Hi", "doctor --offline"],
 )
-def test_no_program_that_is_started_opens_a_connection(
-    trap: dict[str, str], tmp_path: Path, command: str
-) -> None:
+def test_no_program_connects(trap: dict[str, str], tmp_path: Path, command: str) -> None:
     """Git would connect to the remote of this repository."""
     hostile_repository(tmp_path / "repository", tmp_path / "ran", "http://127.0.0.1:9/x.git")
     env = {key: value for key, value in trap.items() if key != "PYTHONPATH"}

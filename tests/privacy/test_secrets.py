@@ -64,9 +64,7 @@ def test_a_refusal_of_the_hub_does_not_quote_the_token(env: dict[str, str]) -> N
         assert done.code != 0
 
 
-def test_no_process_has_a_secret_among_its_arguments(
-    monkeypatch: pytest.MonkeyPatch, env: dict[str, str]
-) -> None:
+def test_no_process_shows_a_secret(monkeypatch: pytest.MonkeyPatch, env: dict[str, str]) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     client = RemoteEngine()

@@ -51,14 +51,13 @@ class Talk:
         text: str = "Because of the air.",
         n_prompt: int = 50,
         n_drafted: int = 3,
-        greedy: bool = False,
         ends: bool = True,
         seed: int | None = None,
         load: float = 1.0,
         plain_every: int = 5,
     ) -> None:
         """Note one reply; every fifth round is plain, and all of it takes `load` times as long as usual."""
-        trace = self.recorder.begin(asked, range(1000, 1000 + n_prompt), greedy=greedy)
+        trace = self.recorder.begin(asked, range(1000, 1000 + n_prompt), greedy=False)
         decode_s = 0.0
         trace.note(first())
         for number in range(rounds):
@@ -87,9 +86,7 @@ def recording(
     pair: Pair = PAIR,
 ) -> Iterator[Talk]:
     """Record what is noted within, and write all of it by the end."""
-    recorder = Recorder(
-        directory, pair, switch or Switch(), lambda token: b"<%d>" % token, workload
-    )
+    recorder = Recorder(directory, pair, switch or Switch(), lambda each: b"<%d>" % each, workload)
     recorder.is_secret = _is_secret
     yield Talk(recorder)
     recorder.close(PATIENCE_S)

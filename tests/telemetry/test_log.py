@@ -27,26 +27,15 @@ def record(directory: Path, count: int = 1, switch: Switch | None = None, rounds
             talk.reply(rounds=rounds)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"id": -1},
-        {"at": -5.0},
-        {"at": "x"},
-        {"tokens": 1e9},
-        {"workload": []},
-        {"wall_s": float("nan")},
-        {"cells": {"off": {"0": [1, 2, 3]}}},
-        {"cells": {"off": {"-256": [1] * 10}}},
-        {"cells": {"off": {"0": [-1] * 10}}},
-        {"tallies": {"model": {"gap": [[1]]}}},
-        {"tallies": {"model": [1]}},
-        {"pair": {"target": 1}},
-        {"pair": {"target": "a", "at_once": None}},
-        {"pair": {"target": "a", "plain_s": "x"}},
-        {"type": "later"},
-    ],
-)
+DAMAGES: list[dict[str, object]] = [
+    {"id": -1}, {"at": -5.0}, {"at": "x"}, {"tokens": 1e9}, {"workload": []}, {"wall_s": float("nan")}, {"type": "later"},
+    {"cells": {"off": {"0": [1, 2, 3]}}}, {"cells": {"off": {"-256": [1] * 10}}}, {"cells": {"off": {"0": [-1] * 10}}},
+    {"tallies": {"model": {"gap": [[1]]}}}, {"tallies": {"model": [1]}}, {"pair": {"target": 1}},
+    {"pair": {"target": "a", "at_once": None}}, {"pair": {"target": "a", "plain_s": "x"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_record_of_another_form_is_left_out(tmp_path: Path, damage: dict[str, object]) -> None:
     record(tmp_path, 2)
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
@@ -86,18 +75,14 @@ def test_too_old_ones_go(tmp_path: Path) -> None:
     assert ids(tmp_path) == [4, 5]
 
 
-def test_retagged_reply_is_of_another_kind_for_all_who_read(tmp_path: Path) -> None:
-    record(tmp_path)
-    assert retag(tmp_path, 1, "code")
-    assert not retag(tmp_path, 2, "code")
-    reply = read_records(tmp_path).replies[1]
-    assert (reply.workload, reply.by_user) == ("code", True)
-
-
-def test_wiped_log_is_written_on(tmp_path: Path) -> None:
+def test_reply_is_tagged_again_and_a_wiped_log_is_written_on(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         talk.reply(rounds=5)
         talk.recorder.close(PATIENCE_S)
+        assert retag(tmp_path, 1, "code")
+        assert not retag(tmp_path, 2, "code")
+        reply = read_records(tmp_path).replies[1]
+        assert (reply.workload, reply.by_user) == ("code", True)
         assert wipe(tmp_path)
         assert not wipe(tmp_path)
     record(tmp_path)
@@ -116,6 +101,11 @@ for number in range(30):
 """
 
 
+def assert_sound(directory: Path) -> None:
+    with closing(sqlite3.connect(directory / FILE)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
 def test_wiping_beside_a_window_that_writes_loses_no_later_reply(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITES, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -125,8 +115,7 @@ def test_wiping_beside_a_window_that_writes_loses_no_later_reply(tmp_path: Path)
     assert any(wiped)
     record(tmp_path)
     assert 1 <= len(ids(tmp_path)) <= 30
-    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert_sound(tmp_path)
 
 
 FULL = """
@@ -154,8 +143,7 @@ def test_wiping_text_leaves_counts_also_on_a_full_disk(tmp_path: Path, *, full: 
     assert after.replies == records.replies
     assert after.texts == set()
     assert not wipe(tmp_path, only_text=True)
-    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert_sound(tmp_path)
 
 
 def test_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:

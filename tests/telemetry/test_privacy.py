@@ -46,24 +46,27 @@ def has_ids(found: bytes) -> list[bool]:
     return [any(each in found for each in spellings(tokens)) for tokens in (PROMPT, DRAFT)]
 
 
+def assert_no_text(found: bytes) -> None:
+    assert has_ids(found) == [False, False]
+    assert b"<1000>" not in found
+    assert b"<1000>".hex().encode() not in found
+
+
 def test_neither_text_nor_ids_are_written_by_default(tmp_path: Path) -> None:
-    with recording(tmp_path / "counts") as talk:
-        talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
-    found = content(tmp_path)
+    for name, switch in (("counts", Switch()), ("text", Switch(text=True))):
+        with recording(tmp_path / name, switch) as talk:
+            talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
+    found = content(tmp_path / "counts")
     assert b"qwen-target" in found  # the search does find what is there
     for word in (*SECRET_ASKED.split(), *SECRET_TEXT.split()):
         if len(word) > 3:
             assert word.encode() not in found
             assert word.encode("utf-16-le") not in found
-    assert has_ids(found) == [False, False]
-    assert b"<1000>" not in found
-    assert b"<1000>".hex().encode() not in found
-    with recording(tmp_path / "text", Switch(text=True)) as talk:
-        talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
-    found = content(tmp_path)
+    assert_no_text(found)
+    assert list(proposals(tmp_path / "counts")) == []
+    found = content(tmp_path / "text")
     assert has_ids(found) == [True, True]
     assert b"<1000>".hex().encode() in found
-    assert list(proposals(tmp_path / "counts")) == []
 
 
 @pytest.mark.parametrize("only_text", [True, False])
@@ -75,16 +78,12 @@ def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: boo
         (tmp_path / name).write_bytes(b"a secret")
     assert wipe(tmp_path, only_text=only_text)
     found = content(tmp_path)
-    assert has_ids(found) == [False, False]
-    assert b"<1000>".hex().encode() not in found
+    assert_no_text(found)
     assert b"a secret" not in found
     assert (b"qwen-target" in found) is only_text
     assert not any((tmp_path / name).exists() for name in earlier)
-
-
-def test_damaged_log_is_wiped_as_well(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"secret, and no record: " * 400)
-    assert wipe(tmp_path)
+    assert wipe(tmp_path), "also what is damaged"
     assert content(tmp_path) == b""
     assert not wipe(tmp_path)
 
@@ -93,7 +92,6 @@ def test_proposals_are_context_draft_verdict_and_correction(tmp_path: Path) -> N
     with recording(tmp_path, Switch(text=True), workload="code") as talk:
         talk.reply(rounds=10, acceptance=0.5, n_prompt=4)
     drafted, plain = list(proposals(tmp_path)), list(proposals(tmp_path, drafters=["off"]))
-    cut = list(proposals(tmp_path, most_context=3))
     assert (len(drafted), len(plain)) == (8, 2)
     expected = {
         "context_ids": [1000, 1001, 1002, 1003, 7],
@@ -111,7 +109,8 @@ def test_proposals_are_context_draft_verdict_and_correction(tmp_path: Path) -> N
         assert following["context_ids"] == one["context_ids"] + confirmed
     for each in drafted:
         assert each["next_is"] == ("bonus" if each["accepted"] == 3 else "correction")
-    assert all(len(each["context_ids"]) == 3 for each in cut)
+    cut = proposals(tmp_path, most_context=3)
+    assert {len(each["context_ids"]) for each in cut} == {3}
     assert json.loads(json.dumps(drafted)) == drafted
 
 
@@ -123,9 +122,7 @@ def test_of_a_reply_about_a_picture_no_text_is_recorded(tmp_path: Path) -> None:
         trace.end(SECRET_TEXT, 0.1, 0.1)
     assert [each.prompt for each in read_records(tmp_path).replies.values()] == [13]
     assert list(proposals(tmp_path)) == []
-    found = content(tmp_path)
-    assert has_ids(found) == [False, False]
-    assert b"<1000>".hex().encode() not in found
+    assert_no_text(content(tmp_path))
 
 
 def test_damaged_text_costs_no_other(tmp_path: Path) -> None:
@@ -163,21 +160,11 @@ def test_counts_are_recorded_by_default_and_text_where_it_is_set(settings: Path)
     assert what_is_recorded() == Switch(text=True, megabytes=20, days=3)
 
 
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("telemetry = false", ""),
-        ('telemetry = "off"', ""),
-        ('telemetry = "perhaps"', ""),
-        ("telemetry = ", ""),
-        ("telemetry_days = 0", ""),
-        ("telemetry_megabytes = 1", ""),
-        ("", "off"),
-        ("", "0"),
-        ("", "no?"),
-        ("telemetry = true", "off"),
-    ],
-)
+SET = ("telemetry = false", 'telemetry = "off"', 'telemetry = "perhaps"', "telemetry = ", "telemetry_days = 0", "telemetry_megabytes = 1")  # fmt: skip
+VARIABLES = (("", "off"), ("", "0"), ("", "no?"), ("telemetry = true", "off"))
+
+
+@pytest.mark.parametrize(("file", "text"), [*((each, "") for each in SET), *VARIABLES])
 def test_what_is_off_or_not_understood_records_nothing(
     settings: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str
 ) -> None:

@@ -46,25 +46,24 @@ def test_figures_are_sums_of_what_was_recorded(tmp_path: Path) -> None:
     total, by = report.total, report.by
     assert (report.replies, total.rounds, total.drafted) == (2, 100, 2 * 40 * 3)
     assert total.acceptance_rate == 0.5
-    assert by["workload"]["chat"].acceptance_rate == 1.0
-    assert by["workload"]["creative"].acceptance_rate == 0.0
+    rates = {name: each.acceptance_rate for name, each in by["workload"].items()}
+    assert rates == {"chat": 1.0, "creative": 0.0}
     assert (by["drafter"]["model"].rounds, by["drafter"]["off"].drafted) == (80, 0)
     assert list(by["pair"]) == [NAME]
-    assert report.tallies["position"]["model"][0] == [80, 40]
-    assert report.tallies["position"]["model"][2][0] == 40
+    position = report.tallies["position"]["model"]
+    assert (position[0], position[2][0]) == ([80, 40], 40)
     assert report.tallies["rank"]["model"][2][0] == 40
     assert total.seconds == pytest.approx(80 * 0.030 + 20 * 0.025)
     assert total.stages_s["draft"] == pytest.approx(80 * 0.005)
-    told, document = terminal_view(report), json.loads(as_json(report))
-    assert "50%" in told
+    assert "50%" in terminal_view(report)
+    document = json.loads(as_json(report))
     assert document["total"]["accepted"] == total.accepted
     assert document["workloads"]["chat"]["rounds"] == 50
     assert document["pairs"][NAME]["plain"]["source"] == "measured"
     assert document["drafters"]["model"]["correction_ranks"].keys() == {"2"}
     first, second = replies_view(read_records(tmp_path).replies.values())
     assert first.split()[0] == "1"
-    assert "creative" in second
-    assert "guess" in second
+    assert "creative   (guess)" in second
 
 
 def test_speed_up_is_against_rounds_without_a_draft_or_the_calibration(tmp_path: Path) -> None:
@@ -100,9 +99,8 @@ def test_a_gain_beyond_noise_is_shown(tmp_path: Path, name: str, rates: tuple[fl
 
 def test_quiet_hour_is_no_speed_up_over_a_busy_one(tmp_path: Path) -> None:
     report = report_of_hours(tmp_path, (5, 8.0, 1), (3, 1.0, 1))
-    assert report.total.drafted == 0
     assert [its.speed_up for its in report.by["time"].values()] == [None, None]
-    assert report.total.speed_up is report.total.saved_s is None
+    assert (report.total.drafted, report.total.speed_up, report.total.saved_s) == (0, None, None)
     assert "nothing was drafted" in terminal_view(report)
     assert "trend" not in terminal_view(report)
 
@@ -118,9 +116,7 @@ def test_rounds_are_compared_with_plain_ones_of_their_own_hour(tmp_path: Path) -
     assert report.total.rounds_compared == 200, "the other hour has hardly a plain round"
     assert [its.speed_up is None for its in report.by["time"].values()] == [False, True]
     assert "are of 200 of 400 rounds" in terminal_view(report)
-    brief = terminal_view(report, every=False)
-    assert "are of" not in brief
-    assert "ms per token without drafting" in brief
+    assert "are of" not in terminal_view(report, every=False)
 
 
 def test_plain_cost_follows_depth_and_is_a_line_where_nothing_was_measured() -> None:
@@ -155,7 +151,7 @@ def test_since_leaves_out_what_was_before(tmp_path: Path) -> None:
         ([-1], None, "since 1970-01-01: they drafted nothing"),
     ],
 )  # fmt: skip
-def test_heads_that_were_trained_here_are_counted_from_their_day_on(
+def test_heads_are_counted_from_their_day(
     days: list[int], since_s: float | None, line: str
 ) -> None:
     def reply(number: int, at: float, draft_model: str) -> ReplyRecord:
@@ -247,8 +243,5 @@ def test_names_are_no_markup(tmp_path: Path) -> None:
         talk.recorder.pair = Pair("[bold]a[/] :smile:")
         talk.reply()
     assert "[bold]a[/] :smile:" in terminal_view(report_of(tmp_path))
-
-
-def test_sparkline_spans_its_values_and_leaves_gaps() -> None:
     assert sparkline([0.0, None, 1.0], 0.0, 1.0) == "▁ █"
     assert sparkline([0.5, 0.5], 0.5, 0.5) == "██"

@@ -27,24 +27,17 @@ def test_of_120_prompts_it_had_not_been_tuned_on_85_percent_are_tagged_right() -
     assert not tuned_on & {each["prompt"] for each in tested}
 
 
-@pytest.mark.parametrize(
-    ("reply", "workload"),
-    [
+def test_reply_shows_what_a_prompt_does_not() -> None:
+    for reply, workload in (
         ("```python\nprint(1)\n```", "code"),
         ('```json\n{"a": 1}\n```', "structured"),
         ("| a | b |\n|---|---|\n| 1 | 2 |", "structured"),
         ("It follows from what was said.", "chat"),
-    ],
-)
-def test_reply_shows_what_a_prompt_does_not(reply: str, workload: str) -> None:
-    assert workload_of("And the rest?") == "chat"
-    assert workload_of("And the rest?", reply) == workload
-
-
-def test_reply_that_repeats_the_given_text_is_an_edit() -> None:
+        ("", "chat"),
+    ):
+        assert workload_of("And the rest?", reply) == workload
     given = "The committee meets on Tuesday and decides about the new roof of the town hall. " * 3
-    question = f"Less stiff please.\n\n{given}"
-    assert workload_of(question, given.replace("committee", "group")) == "edit"
+    assert workload_of(f"Less stiff please.\n\n{given}", given.replace("mitt", "")) == "edit"
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "?", "a" * 300_000, "```", "{" * 5000, "\0", "é" * 9])

@@ -94,9 +94,7 @@ def test_arguments_that_are_no_json_are_an_error(box: BuiltIn) -> None:
         assert box.call(ToolCall("c", "read_file", text), threading.Event()).is_error
 
 
-def test_links_are_followed_for_rules_and_not_swapped_after_the_question(
-    box: BuiltIn, folder: Path
-) -> None:
+def test_links_are_followed_and_not_swapped_after_the_question(box: BuiltIn, folder: Path) -> None:
     (folder / "harmless").symlink_to(".env")
     assert "rules" in done(box, "read_file", path="harmless").text
     (folder / "link").symlink_to("readme.md")
@@ -178,9 +176,7 @@ def test_a_change_is_proposed_as_a_diff_and_then_made(box: BuiltIn, folder: Path
     assert (folder / "new/deep/a.txt").read_text() == "one\n"
 
 
-def test_what_does_not_stand_there_once_or_changed_meanwhile_is_left_alone(
-    box: BuiltIn, folder: Path
-) -> None:
+def test_what_is_not_there_once_or_changed_is_left_alone(box: BuiltIn, folder: Path) -> None:
     (folder / "aaa").write_text("a a a")
     for old, count in (("nowhere", 0), ("a", 3), ("", 0)):
         assert f"{count} times" in done(box, "edit_file", path="aaa", old=old, new="b").text

@@ -21,6 +21,7 @@ from localspec.toolbox.command import (
     run_command,
 )
 from localspec.toolbox.confined import landlock_version, readable
+from tests.support.processes import alive
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -37,25 +38,21 @@ def run_code(folder: Path, code: str, **limits: float) -> CommandEnded:
     return run(folder, f"{PYTHON} code.py", **limits)
 
 
-def alive(marker: str) -> list[int]:
+def processes(marker: str) -> list[Path]:
     """Return the processes that have a marker among their arguments."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (each / "cmdline").read_bytes()
-            state = (each / "stat").read_text().rpartition(")")[2].split()[0]
-            if marker.encode() in words and state != "Z":
-                found.append(int(each.name))
+            if marker.encode() in (each / "cmdline").read_bytes() and alive(int(each.name)):
+                found.append(each)
     return found
 
 
 def test_links_that_a_command_leaves_are_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o500)
-    leave = (
-        f"cd $TMPDIR; mkdir shut none; ln -s {outside} shut/door; chmod 500 shut; chmod 0 none; pwd"
-    )
-    place = Path(run(tmp_path, leave).output.decode().strip())
+    leave = f"ln -s {outside} shut/door; chmod 500 shut; chmod 0 none; pwd"
+    place = Path(run(tmp_path, f"cd $TMPDIR; mkdir shut none; {leave}").output.decode().strip())
     assert outside.stat().st_mode & 0o777 == 0o500
     if place.exists():  # only root can remove all of it
         for each in place.iterdir():
@@ -72,11 +69,9 @@ def test_output_and_code_come_back(tmp_path: Path) -> None:
     assert not place.exists()
 
 
-def test_there_is_no_secret_no_input_and_no_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"HF_TOKEN": "hf_hidden", "MY_API_KEY": "hidden", "LC_TOKEN": "hidden", "LC_ALL": "C"}.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
+def test_there_is_no_secret_and_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_TOKEN", "MY_API_KEY", "LC_TOKEN"):
+        monkeypatch.setenv(name, "hf_hidden")
     text = run(tmp_path, "env; cat; tty; (: < /dev/tty) 2>&1; cat /proc/$PPID/environ 2>&1").output
     assert b"hidden" not in text
     assert b"PATH=" in text
@@ -116,9 +111,8 @@ def test_there_is_no_network(tmp_path: Path) -> None:
 
 def refused(calls: Sequence[str]) -> str:
     """Return code that prints those of some calls that raise no PermissionError."""
-    return "\n".join(
-        f"try: {each}; print({each!r})\nexcept PermissionError: pass" for each in calls
-    )
+    tries = (f"try: {each}; print({each!r})\nexcept PermissionError: pass" for each in calls)
+    return "\n".join(tries)
 
 
 @confined
@@ -165,15 +159,15 @@ def test_other_processes_are_not_reached(tmp_path: Path) -> None:
 
 @confined
 def test_no_shared_memory_outlives_a_command(tmp_path: Path) -> None:
+    add_key = {"x86_64": "248", "aarch64": "217"}[os.uname().machine]
     code = (
         "import ctypes; c = ctypes.CDLL(None, use_errno=True)\n"
         "for name, *given in (('shmget', 0, 4096, 0o1600), ('msgget', 0, 0o1600), ('semget', 0, 1, 0o1600),\n"
         "                     ('shmat', 0, None, 0), ('shmctl', 0, 0, None), ('msgrcv', 0, None, 0, 0, 0o4000),\n"
-        "                     ('syscall', NUMBER, b'user', b'localspec', b'x', 1, -4)):\n"
+        f"                     ('syscall', {add_key}, b'user', b'localspec', b'x', 1, -4)):\n"
         "    if getattr(c, name)(*given) != -1 or ctypes.get_errno() != 13: print(name, ctypes.get_errno())\n"
     )
-    add_key = {"x86_64": "248", "aarch64": "217"}[os.uname().machine]
-    ended = run_code(tmp_path, code.replace("NUMBER", add_key))
+    ended = run_code(tmp_path, code)
     assert (ended.output, ended.code, ended.why) == (b"", 0, "")
 
 
@@ -208,11 +202,11 @@ def test_whatever_a_command_started_ends_with_it(tmp_path: Path) -> None:
     threading.Timer(0.7, stop.set).start()
     ended = run_command(f"sh {tmp_path / marker}", tmp_path, CommandLimits(), stop)
     assert ended.why == "it was stopped by the user"
-    assert alive(marker) == []
+    assert processes(marker) == []
     left = f"setsid sh {marker}-2 > /dev/null 2>&1 & (sh {marker}-2 &) ; sleep 0.2; echo done"
     ended = run(tmp_path, left)
     assert (ended.output, ended.code) == (b"done\n", 0)
-    assert alive(marker) == []
+    assert processes(marker) == []
 
 
 def test_it_ends_where_whoever_started_it_is_killed(tmp_path: Path) -> None:
@@ -223,24 +217,19 @@ def test_it_ends_where_whoever_started_it_is_killed(tmp_path: Path) -> None:
         "from localspec.toolbox.command import CommandLimits, run_command\n"
         f"run_command('sh {marker}', pathlib.Path({str(tmp_path)!r}), CommandLimits(), threading.Event())"
     )
-    starter = subprocess.Popen([sys.executable, "-c", code])
-    assert until((tmp_path / "begun").exists)
-    starter.kill()
-    starter.wait()
-    assert until(lambda: not alive(marker)), alive(marker)
+    with subprocess.Popen([sys.executable, "-c", code]) as starter:
+        assert until((tmp_path / "begun").exists)
+        starter.kill()
+    assert until(lambda: not processes(marker)), processes(marker)
 
 
-def test_a_command_that_takes_too_long_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def clock() -> float:  # half a second has gone by once it has begun
-        return float((tmp_path / "begun").exists())
-
-    clocks = SimpleNamespace(monotonic=clock)
-    monkeypatch.setattr("localspec.toolbox.command.time", clocks)
+def test_a_command_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = tmp_path / "begun"
+    # Half a second has gone by once it has begun.
+    clock = SimpleNamespace(monotonic=lambda: float(begun.exists()))
+    monkeypatch.setattr("localspec.toolbox.command.time", clock)
     ended = run(tmp_path, "echo begun; touch begun; sleep 600", seconds=0.5)
-    assert ended.output == b"begun\n"
-    assert "after 0.5 s" in ended.why
+    assert (ended.output, "after 0.5 s" in ended.why) == (b"begun\n", True)
 
 
 def test_output_is_bounded_and_its_middle_left_out(tmp_path: Path) -> None:
@@ -257,9 +246,7 @@ def test_output_is_bounded_and_its_middle_left_out(tmp_path: Path) -> None:
     assert ended.code == 0
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self").exists(), reason="the number of tasks is read from /proc"
-)
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="tasks are counted from /proc")
 def test_a_fork_bomb_ends(tmp_path: Path) -> None:
     """It forks 400 processes and no more, so that this machine outlives a failure of the test."""
     marker = f"marker-{os.getpid()}-bomb"
@@ -270,7 +257,7 @@ def test_a_fork_bomb_ends(tmp_path: Path) -> None:
     )
     ended = run(tmp_path, f"{PYTHON} {bomb}", processes=20, seconds=30)
     assert "too many processes" in ended.why or ended.code != 0
-    assert alive(marker) == []
+    assert processes(marker) == []
 
 
 def test_memory_and_files_are_bounded(tmp_path: Path) -> None:

@@ -98,11 +98,11 @@ def test_always_is_for_calls_like_it_alone() -> None:
 @pytest.mark.parametrize(
     ("rules", "decisions", "wanted", "questions", "called"),
     [
-        (Rules(), [YES, YES], ["look a", "look a"], ["look a", "look a"], ["look a", "look a"]),
+        # Once is once; rules come first, a refusal before all; a rule refuses what is granted.
+        (Rules(), [YES, YES], ["look a"] * 2, ["look a"] * 2, ["look a"] * 2),
         (RULES, [NO], ["look x", "write a", "look secret", "write b", "run b"], ["write b"], ["look x", "write a"]),
         (NO_SECRETS, [ALWAYS], ["look a", "look secret"], ["look a"], ["look a"]),
     ],
-    ids=["once is once", "rules come first, a refusal before all", "a rule refuses what is granted"],
 )  # fmt: skip
 def test_decisions_and_rules(
     rules: Rules, decisions: list[Decision], wanted: list[str], questions: list[str], called: list[str]

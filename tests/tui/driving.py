@@ -18,6 +18,7 @@ from textual.widget import Widget
 
 from localspec.engine.engine import RemoteEngine
 from localspec.history.archive import History
+from localspec.messages import MediaPart
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.approval import CallRunner
 from localspec.session.conversation import SavedConversation
@@ -31,9 +32,6 @@ from tests.engine.double import command
 
 PATIENCE_S = 90.0  # a machine may be busy with something else
 SCREENS = Path(__file__).parent / "screens"
-SIZES = ((40, 12), (80, 24), (120, 40))
-PICTURE_SIZE = (80, 24)
-_DRAWN_S = 10.0
 _REFRESHES = 9
 """Times that a screen is drawn at most until nothing of it is to be drawn any more."""
 
@@ -86,14 +84,19 @@ class Chat:
             await asyncio.sleep(0.02)  # a pause of the pilot asks every widget
         await self.settle()
 
-    async def until_text(self, *texts: str) -> None:
-        """Wait until the screen shows texts, wherever its lines end."""
-        await self.until(lambda: all(each in self.text() or each in self.line for each in texts))
+    async def until_text(self, *texts: str, lacks: str = "") -> None:
+        """Wait until the screen shows texts, wherever its lines end, and lacks one."""
+        await self.until(lambda: not self._missing(texts, lacks))
 
     async def until_sheet(self, kind: type[object], key: str = "") -> None:
         """Press a key, and wait for a screen."""
         await self.press(*[key] * bool(key))
         await self.until(lambda: isinstance(self.app.screen, kind))
+
+    async def back(self) -> None:
+        """Close the screens over the chat."""
+        await self.press("escape")
+        await self.until(lambda: len(self.app.screen_stack) == 1)
 
     async def until_rest(self) -> None:
         """Wait for the end of what is under way."""
@@ -112,20 +115,27 @@ class Chat:
                 break
             stack[-1]._on_timer_update()
 
-    async def press(self, *keys: str, **seen: Any) -> None:
+    async def press(self, *keys: str, rest: bool = False, **seen: Any) -> None:
+        """Press keys, wait for the end of what they begin if that is said, and until it is as with `see`."""
         await self.pilot.press(*keys)
         await self.settle()
-        self.see(**seen)
+        if rest:
+            await self.until_rest()
+        if seen:
+            await self.until(lambda: not self._missing(**seen))
 
-    def see(
-        self, shows: str | Sequence[str] = (), lacks: str = "", typed: str | None = None
-    ) -> None:
+    def see(self, **seen: Any) -> None:
         """See that the screen shows texts, wherever its lines end, and lacks one, and what the composer has."""
+        assert not self._missing(**seen), (self._missing(**seen), self.text())
+
+    def _missing(
+        self, shows: str | Sequence[str] = (), lacks: str = "", typed: str | None = None
+    ) -> list[str]:
         texts = [shows] if isinstance(shows, str) else shows
         missing = [each for each in texts if each not in self.text() and each not in self.line]
-        assert not missing, (missing, self.text())
-        assert not lacks or lacks not in self.line, (lacks, self.text())
-        assert typed is None or self.composer.text == typed
+        missing += [f"no {lacks}"] * bool(lacks and lacks in self.line)
+        wrong = typed is not None and self.composer.text != typed
+        return missing + [f"typed is {self.composer.text}"] * wrong
 
     async def click(self, widget: Widget | None = None, at: tuple[int, int] = (0, 0)) -> None:
         await self.pilot.click(widget, offset=at)
@@ -156,17 +166,22 @@ class Chat:
         await self.until(lambda: self.exchange.answer)
         return self.exchange.answer
 
-    async def run(self, text: str, **seen: Any) -> None:
-        """Write a text or a command, press Enter, and see what comes of it."""
+    async def run(self, text: str, sheet: Any = None, **seen: Any) -> None:
+        """Write a text or a command, press Enter, and see what comes of it, or what sheet."""
         self.composer.focus()
         self.composer.fill(text)
         await self.settle()
         if self.app.view.entry.list_open:
             await self.press("escape")
         await self.press("enter", **seen)
+        if sheet is not None:
+            await self.until_sheet(sheet)
 
     async def ready(self) -> None:
         await self.until(lambda: self.session.models.ready is not None)
+
+    def media(self, at: int = 0) -> tuple[MediaPart, ...]:
+        return self.session.talk.messages[at].message.media
 
     async def sized(self, width: int, height: int) -> None:
         """Give the terminal another size, and wait until the screen has it."""
@@ -211,27 +226,18 @@ def drive(
     pair: str | None = "toy",
     resume: int | None = None,
     load: LaunchOptions | None = None,
-    engine: RemoteEngine | None = None,
     tools: Callable[[Path], CallRunner] | None = None,
+    ready: bool = False,
 ) -> None:
-    """Start the chat, do something in it, and leave.
+    """Start the chat with its history in a folder, do something in it, and leave.
 
-    Args:
-        doing: what is done.
-        folder: where history and working directory are.
-        script: of the engine double; a path in it is of a file in the folder.
-        size: columns and rows.
-        preferences: of the user.
-        pair: what is loaded; None leaves it to the chat.
-        resume: the conversation to take up.
-        load: what is loaded, instead of the pair.
-        engine: answers, instead of the double.
-        tools: returns what carries out calls in the working directory; None where nothing may be called.
+    Paths in the script are of files in the folder. Without a pair the chat chooses. `load` is loaded instead of the pair,
+    and `tools` returns what carries out calls in the working directory.
     """
     work = folder / "work"
     work.mkdir(exist_ok=True)
     talk = SavedConversation(History(folder / "history"))
-    engine = engine or RemoteEngine(command(_placed(script, folder)))
+    engine = RemoteEngine(command(_placed(script, folder)))
     calling = None if tools is None else tools(work)
     launch = load or LaunchOptions(pair=pair)
     session = Session(engine, talk, launch, ReplyOptions(), work, work=calling)
@@ -242,7 +248,10 @@ def drive(
         app = ChatApp(session, preferences)
         app.view.entry.composer.cursor_blink = False
         async with app.run_test(size=size) as pilot:
-            await doing(Chat(app, pilot))
+            chat = Chat(app, pilot)
+            if ready:
+                await chat.ready()
+            await doing(chat)
 
     try:
         with pytest.MonkeyPatch.context() as patch:
@@ -260,23 +269,22 @@ def _placed(script: Any, folder: Path) -> Any:
 
 
 def driven(
-    script: Mapping[str, Any] | None = None, **how: Any
+    script: Mapping[str, Any] | None = None, *, ready: bool = True, **how: Any
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Make a test of what is done in a chat, which may use fixtures, too; the arguments are those of `drive`."""
+    """Make a test of what is done in a chat, once it is ready; it may use fixtures, and the arguments are those of `drive`."""
 
     def decorate(doing: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-        _chat, *parameters = inspect.signature(doing).parameters.values()
-        own = [each.name for each in parameters]
+        _chat, *own = inspect.signature(doing).parameters
 
         def test(**fixtures: Any) -> None:
             used = {name: fixtures[name] for name in own}
-            drive(lambda chat: doing(chat, **used), fixtures["tmp_path"], script, **how)
+            folder = fixtures["tmp_path"]
+            drive(lambda chat: doing(chat, **used), folder, script, ready=ready, **how)
 
-        if "tmp_path" not in own:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter("tmp_path", kind, annotation=Path))
-        keyword = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-        vars(test)["__signature__"] = inspect.Signature(keyword)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        names = dict.fromkeys([*own, "tmp_path"])
+        signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        vars(test)["__signature__"] = signature
         test.__name__, test.__module__ = doing.__name__, doing.__module__
         return test
 
@@ -285,7 +293,7 @@ def driven(
 
 async def assert_screen(chat: Chat, name: str) -> None:
     """See that the screen is as it was, at three sizes; LOCALSPEC_UPDATE_SCREENS=1 keeps how it is now instead."""
-    for width, height in SIZES:
+    for width, height in ((40, 12), (80, 24), (120, 40)):
         await chat.sized(width, height)
         file = f"{name}-{width}x{height}.txt"
         await _assert_kept(chat, file, lambda: chat.text().rstrip("\n") + "\n")
@@ -297,7 +305,7 @@ async def assert_picture(chat: Chat, name: str) -> None:
     What Textual draws is text at places with colours, and depends on no font and no machine. Only the name that
     it gives to the picture, and the addresses of the fonts that it recommends, are left out.
     """
-    await chat.sized(*PICTURE_SIZE)
+    await chat.sized(80, 24)
     await _assert_kept(chat, f"{name}.svg", lambda: _picture(chat.app))
 
 
@@ -312,7 +320,7 @@ async def _assert_kept(chat: Chat, name: str, shown: Callable[[], str]) -> None:
     """See that something comes to look as it was kept, which a busy machine may take a while for."""
     await chat.pilot.pause(0.15)
     loop, path = asyncio.get_running_loop(), SCREENS / name
-    end_s = loop.time() + _DRAWN_S
+    end_s = loop.time() + 10.0
     while path.exists() and shown() != path.read_text(encoding="utf-8") and loop.time() < end_s:
         await chat.pilot.pause(0.15)
     if os.environ.get("LOCALSPEC_UPDATE_SCREENS"):

@@ -46,21 +46,9 @@ def said(
     look: Callable[[Session], object] = lambda _session: None,
     **more: Any,
 ) -> tuple[int, str, str]:
-    """Chat in lines; return the exit code, the answers and the news.
+    """Chat in lines, of which None takes one back; return the exit code, the answers and the news.
 
-    Args:
-        folder: where history and working directory are.
-        lines: what is typed; None takes a line back.
-        script: of the engine double.
-        terminal: whether answers go to a terminal.
-        resume: the conversation to take up, with its models.
-        quiet: leave news away.
-        greets: as for `plain.run`.
-        answers: of a person to questions; None where there is no person.
-        preferences: of the user.
-        out: gets the answers.
-        look: gets the session before it is closed.
-        more: as for `session_of`.
+    `answers` are a person's to questions, None where there is no person; `look` gets the session before it is closed.
     """
     session = session_of(folder, script, **more)
     out, err = out or io.StringIO(), io.StringIO()

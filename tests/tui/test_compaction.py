@@ -30,6 +30,12 @@ SCRIPT: dict[str, Any] = {"answers": ANSWERS, "otherwise": ["Well."], "n_ctx": 3
 QUESTION = f"{'the Rhone ' * 60} {RHONE}"
 
 
+def say(talk: SavedConversation, text: str, answer: str, *media: MediaPart) -> None:
+    """Ask, and answer."""
+    talk.say(Message.user(text, media=media))
+    reply(talk, answer)
+
+
 def reply(talk: SavedConversation, text: str, *, cut: bool = False) -> None:
     """Answer the last message."""
     assert talk.conversation is not None
@@ -39,10 +45,8 @@ def reply(talk: SavedConversation, text: str, *, cut: bool = False) -> None:
 
 
 def hold(talk: SavedConversation, *numbers: int) -> None:
-    """Ask and answer."""
     for number in numbers:
-        talk.say(Message.user(f"q{number}"))
-        reply(talk, f"a{number} " * 9)
+        say(talk, f"q{number}", f"a{number} " * 9)
 
 
 def sent(talk: SavedConversation) -> list[str]:
@@ -58,7 +62,6 @@ def test_summary_takes_the_place_of_all_but_the_last_turns(talk: SavedConversati
     hold(talk, *range(1, 10))
     talk.say_compaction()
     assert sent(talk)[-3:] == ["q7", "a7 " * 9, REQUEST], "what it is to summarise"
-    assert "q8" not in sent(talk)
     reply(talk, "In short.")
     talk.say(Message.user("next"))
     after = ["Be brief.", REQUEST, "In short.", "q8", "a8 " * 9, "q9", "a9 " * 9, "next"]
@@ -70,11 +73,9 @@ def test_summary_takes_the_place_of_all_but_the_last_turns(talk: SavedConversati
 
 def test_pictures_are_summarised_and_count_as_what_is_long(talk: SavedConversation) -> None:
     look = MediaPart.of(picture_file(0), "photo.png")
-    talk.say(Message.user("q1", media=[look]))
-    reply(talk, "a1 " * 9)
+    say(talk, "q1", "a1 " * 9, look)
     hold(talk, *range(2, 10))
-    talk.say(Message.user("q10", media=[look]))
-    reply(talk, "a10")
+    say(talk, "q10", "a10", look)
     hold(talk, 11)
     talk.say_compaction()
     asked = talk.turns(talk.messages[-1].id)
@@ -85,14 +86,13 @@ def test_pictures_are_summarised_and_count_as_what_is_long(talk: SavedConversati
     assert sent(talk)[3:] == ["q11", "a11 " * 9, "next"], "what is kept is a quarter at most"
 
 
-def test_pictures_that_have_no_room_are_left_out_of_the_summary(
+def test_pictures_without_room_are_left(
     talk: SavedConversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert 4 * MOST_MEDIA_BYTES // 3 + (4 << 20) < MAX_FRAME_BYTES
     looks = [MediaPart.of(picture_file(n), f"{n}.png") for n in (0, 2)]
     for look in looks:
-        talk.say(Message.user("look", media=[look]))
-        reply(talk, "seen " * 99)
+        say(talk, "look", "seen " * 99, look)
     most = sum(len(each.data) for each in looks) - 1
     monkeypatch.setattr("localspec.session.compaction.MOST_MEDIA_BYTES", most)
     question = Message.user("next")
@@ -109,17 +109,17 @@ def test_pictures_that_have_no_room_are_left_out_of_the_summary(
     assert talk.turns_with(question)[-1] == question
 
 
-def test_pictures_that_stay_beside_a_summary_have_room(
-    talk: SavedConversation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    look = MediaPart.of(picture_file(0), "0.png")
-    talk.say(Message.user("first"))
-    reply(talk, "long " * 9999)
-    talk.say(Message.user("look", media=[look]))
-    reply(talk, "seen")
-    assert recent_from(talk.messages) == talk.messages[2].id
-    monkeypatch.setattr("localspec.session.compaction.MOST_MEDIA_BYTES", len(look.data))
+def test_kept_turns_are_few(talk: SavedConversation, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(talk, 1)
     assert recent_from(talk.messages) is None
+    say(talk, "q2", "long " * 9999)
+    assert recent_from(talk.messages) is None
+    assert context_of(talk.messages) == talk.messages
+    look = MediaPart.of(picture_file(0), "0.png")
+    say(talk, "look", "seen", look)
+    assert recent_from(talk.messages) == talk.messages[4].id
+    monkeypatch.setattr("localspec.session.compaction.MOST_MEDIA_BYTES", len(look.data))
+    assert recent_from(talk.messages) is None, "pictures beside a summary need room"
 
 
 def test_second_summary_has_the_first_and_what_was_kept(talk: SavedConversation) -> None:
@@ -128,8 +128,7 @@ def test_second_summary_has_the_first_and_what_was_kept(talk: SavedConversation)
     reply(talk, "First.")
     hold(talk, *range(6, 10))
     talk.say_compaction()
-    assert sent(talk)[1:3] == [REQUEST, "First."]
-    assert sent(talk)[-1] == REQUEST
+    assert [*sent(talk)[1:3], sent(talk)[-1]] == [REQUEST, "First.", REQUEST]
     assert {"q5", "q6"} <= {*sent(talk)}
     reply(talk, "Second.")
     hold(talk, 10)
@@ -138,15 +137,7 @@ def test_second_summary_has_the_first_and_what_was_kept(talk: SavedConversation)
     assert "q5" not in sent(talk)
 
 
-def test_summary_that_was_stopped_takes_no_place(talk: SavedConversation) -> None:
-    hold(talk, 1)
-    talk.say_compaction()
-    reply(talk, "In sh", cut=True)
-    hold(talk, 2)
-    assert sent(talk) == ["Be brief.", "q1", "a1 " * 9, REQUEST, "In sh", "q2", "a2 " * 9]
-
-
-def test_compaction_is_undone_and_the_summary_is_changed(talk: SavedConversation) -> None:
+def test_compaction_is_stopped_undone_and_the_summary_is_changed(talk: SavedConversation) -> None:
     hold(talk, 1)
     talk.say_compaction()
     reply(talk, "In short.")
@@ -154,17 +145,13 @@ def test_compaction_is_undone_and_the_summary_is_changed(talk: SavedConversation
     assert sent(talk) == ["Be brief.", REQUEST, "Changed."]
     assert talk.ends_with_summary
     talk.take_back()
-    assert sent(talk) == ["Be brief.", "q1", "a1 " * 9]
+    before = ["Be brief.", "q1", "a1 " * 9]
+    assert sent(talk) == before
     assert REQUEST not in talk.history.questions(9)
-
-
-def test_kept_turns_are_a_quarter_at_most_and_never_the_first(talk: SavedConversation) -> None:
-    hold(talk, 1)
-    assert recent_from(talk.messages) is None
-    talk.say(Message.user("q2"))
-    reply(talk, "long " * 99)
-    assert recent_from(talk.messages) is None
-    assert context_of(talk.messages) == talk.messages
+    talk.say_compaction()
+    reply(talk, "In sh", cut=True)
+    hold(talk, 2)
+    assert sent(talk) == [*before, REQUEST, "In sh", "q2", "a2 " * 9], "it takes no place"
 
 
 def test_summary_is_made_in_free_words_and_in_bounds() -> None:
@@ -198,8 +185,7 @@ def test_summary_is_made_in_lines(
 ) -> None:
     talk = SavedConversation(History(tmp_path / "history"))
     for _ in range(long):
-        talk.say(Message.user("the Rhine?"))
-        reply(talk, "It is 1233 km long, and flows north. " * 66)
+        say(talk, "the Rhine?", "It is 1233 km long, and flows north. " * 66)
     answers = {**ANSWERS, "Summarise our": how.get("summary", SUMMARY)}
     ended, given, told = said(
         tmp_path,
@@ -216,24 +202,19 @@ def test_summary_is_made_in_lines(
 
 
 @driven(SCRIPT)
-async def test_screen_shows_what_was_typed_and_that_it_is_done(chat: Chat) -> None:
+async def test_screen_shows_what_was_typed_and_the_context_of_its_branch(chat: Chat) -> None:
+    async def until_tokens(count: int) -> None:
+        await chat.until(lambda: abs(chat.session.context_tokens - count) < 10)
+
     await chat.ask("the Rhine?")
     before = chat.session.context_tokens
-    await chat.run("/compact")
-    await chat.until_text(SUMMARY, "summarised; earlier messages stay in the history")
-    chat.see("You ▌ /compact", lacks="Summarise our")
+    shown = [SUMMARY, "summarised; earlier messages stay in the history", "You ▌ /compact"]
+    await chat.run("/compact", shows=shown, lacks="Summarise our")
     await chat.ask(RHONE, shows="You · 2 ▌ and the Rhone?")
     await chat.run("/undo")
     await chat.run("/undo", shows="taken back: /compact")
-    await chat.until(lambda: abs(chat.session.context_tokens - before) < 10)
-
-
-@driven(SCRIPT)
-async def test_context_figure_follows_the_branch_that_is_shown(chat: Chat) -> None:
-    await chat.ask("the Rhine?")
-    one = chat.session.context_tokens
+    await until_tokens(before)
     await chat.ask("and the Rhone? " * 40)
-    two = chat.session.context_tokens
-    assert two > 2 * one
+    assert chat.session.context_tokens > 2 * before
     await chat.run("/branch 1")
-    await chat.until(lambda: abs(chat.session.context_tokens - one) < 10)
+    await until_tokens(before)

@@ -6,6 +6,7 @@ import signal
 import threading
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +81,12 @@ def test_what_is_typed_is_answered(
     assert told == "" or told.startswith("localspec: ")
 
 
-def test_how_long_the_model_thinks_is_set_and_what_its_template_does_not_know_is_reported_once(
-    tmp_path: Path,
-) -> None:
+def test_how_long_the_model_thinks_is_set_and_what_cannot_be_is_told_once(tmp_path: Path) -> None:
     script = {"thinks": True, "otherwise": ["<think>hm, well, so</think>Done."]}
     lines = ["/think 2", "/think", "one?", "/think off", "two?", "three?", "/think usual", "four?"]
     _, out, err = said(tmp_path, *lines, script=script)
     assert out.endswith("hm, well, soDone.\n")
-    assert "think is now 2" in err
-    assert "think is now usual" in err
-    assert err.count("cannot switch thinking off") == 1
+    fits(err, {"think is now 2": 1, "think is now usual": 1, "cannot switch thinking off": 1})
     assert "it takes on, off" in said(tmp_path, "/think maybe")[2]
 
 
@@ -119,28 +116,25 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(
     default = load_registry().default_pair
     assert "did you mean qwen3-4b" in err
     assert err.count(f"localspec: it is not here; {default} answers instead\n") == 2
-    history = History(tmp_path / "history")
-    assert history.conversation(1).pair == default
-    history.close()
+    with closing(History(tmp_path / "history")) as history:
+        assert history.conversation(1).pair == default
 
 
 def test_what_is_wrong_is_one_line_and_the_chat_goes_on(tmp_path: Path) -> None:
-    wrong = ["/frob", "/set hot 1", "/set temperature hot", "/copy", "/edit 3", "/branch", "/rename",
-             "/lens", "/race", "/continue", "/regenerate", "/persona x", "/export", "@a.bin"]  # fmt: skip
+    words = "frob|set hot 1|set temperature hot|copy|edit 3|branch|rename|lens|race|continue|regenerate|persona x|export"
+    wrong = [*(f"/{each}" for each in words.split("|")), "@a.bin"]
     (tmp_path / "a.bin").write_bytes(b"\xff")
     code, out, err = said(tmp_path, *wrong, "one?")
     assert (code, out) == (0, "Hello **world**.\n")
-    assert len(err.splitlines()) == len(wrong) + 1
-    assert all(line.startswith("localspec: ") for line in err.splitlines())
+    assert len(err.splitlines()) == err.count("localspec: ") == len(wrong) + 1
 
 
-def test_a_model_is_the_usual_one_from_now_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_becomes_the_usual_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    tiny_models.write_llama(tmp_path / "tiny.gguf")
-    import_file(tmp_path / "tiny.gguf", "own-one", load_registry(), Store(tmp_path / "data"), copy=True)  # fmt: skip
+    file = tmp_path / "tiny.gguf"
+    tiny_models.write_llama(file)
+    import_file(file, "own-one", load_registry(), Store(tmp_path / "data"), copy=True)
     for lines, told, settings in (
         (("/set model own-one", "/load own-one"), "own-one is now your def", {"target": "own-one"}),
         (("/set model qwen3:4b",), "qwen3:4b is now your default model", {"pair": "qwen3-4b"}),
@@ -151,6 +145,9 @@ def test_a_model_is_the_usual_one_from_now_on(
         assert told in err
         assert "no conversation contains" not in err
         assert tomllib.loads((tmp_path / "settings/config.toml").read_text()) == settings
+
+
+WORDY = {"otherwise": ["word " * 100], "pass_s": 0.05}
 
 
 class Interrupting(io.StringIO):
@@ -171,22 +168,18 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None
     def look(session: Session) -> None:
         assert session.talk.messages[-1].state == "cut"
 
-    script = {"otherwise": ["word " * 100], "pass_s": 0.01}
     press = Interrupting(lambda: signal.raise_signal(signal.SIGINT))
-    code, out, _ = said(tmp_path, "one?", script=script, out=press, look=look)
+    code, out, _ = said(tmp_path, "one?", script=WORDY, out=press, look=look)
     assert code == 0
     assert 0 < out.count("word") < 100
 
 
 def test_a_signal_that_ends_the_program_ends_an_answer_at_once(tmp_path: Path) -> None:
     # From a thread: it comes while the loop waits, and not in the middle of the answer's own work.
-    def end() -> None:
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-
-    script = {"otherwise": ["word " * 100], "pass_s": 0.05}
-    out = Interrupting(end)
+    end = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
+    out = Interrupting(end.start)
     with unwind_on_terminate(), pytest.raises(SystemExit) as ended:
-        said(tmp_path, "one?", script=script, out=out)
+        said(tmp_path, "one?", script=WORDY, out=out)
     assert ended.value.code == 128 + signal.SIGTERM
     assert 0 < out.getvalue().count("word") < 100
     assert not out.getvalue().endswith("\n")
@@ -194,7 +187,7 @@ def test_a_signal_that_ends_the_program_ends_an_answer_at_once(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
-    session = session_of(tmp_path, {"otherwise": ["word " * 100], "pass_s": 0.02})
+    session = session_of(tmp_path, WORDY)
     engine = session.engine
 
     def press_twice() -> None:
@@ -207,7 +200,6 @@ def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     assert plain.run(front, ["one?"]) == 130
     session.close()
     assert not engine.alive
-    history = History(tmp_path / "history")
-    answer = history.branch(history.latest() or 0)[1]
-    history.close()
+    with closing(History(tmp_path / "history")) as history:
+        answer = history.branch(history.latest() or 0)[1]
     assert (answer.state, answer.message.text[:4]) == ("cut", "word")

@@ -43,9 +43,7 @@ def test_a_server_that_dies_in_a_call_costs_its_tools_and_not_the_chat(tmp_path:
     assert "ended: out of tokens; its tools are off" in err
 
 
-def test_what_is_allowed_for_good_is_asked_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_allowed_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_SETTLE_S", 1000.0)
     out, _ = talk("changes", tmp_path, iter(["a"]), "say it", "say it")
     assert out == "It said so.\nIt said so.\n"

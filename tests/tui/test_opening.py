@@ -7,15 +7,15 @@ import signal
 import struct
 import sys
 import termios
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from localspec.history.archive import History
 from tests.cli.command import PLAIN
 from tests.cli.test_chat import own_history
+from tests.support.processes import alive
 from tests.tui.terminal import CHAT, ROOT, Terminal, in_terminal
 from tests.waiting import PATIENCE_S, until
 
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.process
 # What Textual writes when it takes the terminal.
 TAKEN = b"\x1b[?1003h"
 LEFT = b"\x1b[?1049l"
-NARROW = "\x1b[30;1H"  # the last row of a smaller terminal
 _NO_HANGUP = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
 
 
@@ -35,13 +34,12 @@ def terminal(*command: str, **variables: str) -> AbstractContextManager[Terminal
     return in_terminal(*command, **(given | variables))
 
 
-def untouched() -> list[Any]:
-    """Return the modes of a terminal that no program has had."""
+def assert_untouched(screen: Terminal) -> None:
+    """See that a terminal has the modes of one that no program has had."""
     ours, theirs = pty.openpty()
-    modes = termios.tcgetattr(ours)
+    assert termios.tcgetattr(screen.fd) == termios.tcgetattr(ours)
     os.close(ours)
     os.close(theirs)
-    return modes
 
 
 def sized(screen: Terminal, columns: int, rows: int) -> None:
@@ -88,15 +86,14 @@ def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
         sized(screen, 100, 30)
         (tmp_path / "go on").touch()
         screen.until(TAKEN.decode())
-        screen.until(NARROW)
+        screen.until("\x1b[30;1H")  # the last row of a smaller terminal
         screen.read(1.0)
         sized(screen, 90, 30)
         screen.until("first second third")
         assert screen.seen.count(b"\x1b[?1049h") == 1
         screen.type("\x11")
-        assert screen.end() == 0
-        assert screen.seen.count(LEFT) == 1
-        assert termios.tcgetattr(screen.fd) == untouched()
+        assert (screen.end(), screen.seen.count(LEFT)) == (0, 1)
+        assert_untouched(screen)
 
 
 @pytest.mark.parametrize("keys", ["\x04", "/quit\r"])
@@ -104,8 +101,7 @@ def test_keys_that_leave_may_come_before_textual_too(keys: str, tmp_path: Path) 
     with terminal(*CHAT_VERB, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
         waiting(screen)
         screen.type(keys)
-        assert screen.end() == 0
-        assert screen.seen.count(LEFT) == 1
+        assert (screen.end(), screen.seen.count(LEFT)) == (0, 1)
 
 
 def test_ctrl_c_before_textual_interrupts(tmp_path: Path) -> None:
@@ -117,9 +113,7 @@ def test_ctrl_c_before_textual_interrupts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seen", ["", TAKEN.decode(), "not be downloaded"])
-def test_a_signal_ends_the_chat_at_any_moment_and_leaves_the_terminal_as_it_was(
-    seen: str, tmp_path: Path
-) -> None:
+def test_a_signal_leaves_the_terminal_as_it_was(seen: str, tmp_path: Path) -> None:
     with terminal(*CHAT_VERB, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
         waiting(screen)
         screen.until(seen)
@@ -127,21 +121,16 @@ def test_a_signal_ends_the_chat_at_any_moment_and_leaves_the_terminal_as_it_was(
         assert screen.end() == 128 + signal.SIGTERM
         assert screen.seen.count(LEFT) == screen.seen.count(b"\x1b[?1049h")
         assert screen.seen.count(b"\x1b[?1000h") == screen.seen.count(b"\x1b[?1000l")
-        assert termios.tcgetattr(screen.fd) == untouched()
+        assert_untouched(screen)
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [(["no-such-model"], b"no-such-model"), (["--temperature", "warm"], b"temper")],
-)
-def test_what_goes_wrong_before_textual_leaves_the_terminal_as_it_was(
-    words: list[str], why: bytes, tmp_path: Path
-) -> None:
-    with terminal(*localspec("chat", *words), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+@pytest.mark.parametrize("word", ["no-such-model", "--temperature=warm"])
+def test_an_error_before_textual_leaves_the_terminal_as_it_was(word: str, tmp_path: Path) -> None:
+    with terminal(*localspec("chat", word), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
         assert screen.end() != 0
-        assert why in screen.seen
+        assert word[-4:].encode() in screen.seen
         assert LEFT not in screen.seen
-        assert termios.tcgetattr(screen.fd) == untouched()
+        assert_untouched(screen)
 
 
 @pytest.mark.parametrize(("words", "variables"), [([], {"TERM": "dumb"}), (["--plain"], {})])
@@ -167,18 +156,9 @@ def test_a_real_conversation_ends_with_how_to_continue_it(own_history: Path) -> 
     assert (own_history / "history" / "history.db").stat().st_mode & 0o777 == 0o600
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
 @pytest.mark.parametrize(("streaming", "signalled"), [(False, False), (True, False), (True, True)])
-def test_a_terminal_that_vanishes_takes_chat_and_engine_along_and_what_was_said_is_kept(
-    streaming: bool, signalled: bool, tmp_path: Path
-) -> None:
+def test_a_terminal_vanishes_with_all(streaming: bool, signalled: bool, tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 400], "pass_s": 0.005 if streaming else 0.0}
     code = CHAT.format(root=str(ROOT), folder=str(tmp_path), script=script)
     with terminal(*_NO_HANGUP[: 4 * (not signalled)], sys.executable, "-c", code) as screen:
@@ -196,10 +176,7 @@ def test_a_terminal_that_vanishes_takes_chat_and_engine_along_and_what_was_said_
             screen.fd = os.open(os.devnull, os.O_RDONLY)
         screen.process.wait(PATIENCE_S)
     assert until(lambda: not alive(engine))
-    history = History(tmp_path)
-    latest = history.latest()
-    assert latest is not None
-    question, answer = history.branch(latest)
+    with closing(History(tmp_path)) as history:
+        question, answer = history.branch(history.latest() or 0)
     assert question.message.text == "one?"
     assert answer.message.text.startswith("word word")
-    history.close()

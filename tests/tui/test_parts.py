@@ -74,23 +74,15 @@ def test_the_menu_has_about_twenty_commands_and_counts_from_one() -> None:
     assert len({*aliases, *BY_NAME}) == len(aliases) + len(BY_NAME)
     assert 18 <= len(matching("/")) <= 22
     assert not any(each.rare for each in matching("/"))
-    for typed, name in (("/ex", "export"), ("/port", "export"), ("/rest", "restart")):
-        assert [each.name for each in matching(typed)] == [name]
-    assert matching("/new x") == []
+    for typed, names in (("/ex", ["export"]), ("/port", ["export"]), ("/rest", ["restart"]), ("/new x", [])):  # fmt: skip
+        assert [each.name for each in matching(typed)] == names
     assert number("3", "question", 3) == 3
     for wrong in ("0", "4", "-1", "x", "1.5", "²"):
         refuses("give a number from 1 to 3", number, wrong, "question", 3)
-    for text, inner, more in (
-        ('"""\na\nb\n"""', "a\nb", False),
-        ('""" a """', " a ", False),
-        ('"""a""" b', '"""a""" b', False),
-        ("a", "a", False),
-        ('""""', '""""', True),
-        ('"""', '"""', True),
-        ('""" a\nb', '""" a\nb', True),
-        ('a """', 'a """', False),
-    ):
-        assert (unquoted(text), goes_on(text)) == (inner, more)
+    for text, inner in {'"""\na\nb\n"""': "a\nb", '""" a """': " a "}.items():
+        assert (unquoted(text), goes_on(text)) == (inner, False)
+    for text, more in {'"""a""" b': False, "a": False, 'a """': False, '""""': True, '"""': True, '""" a\nb': True}.items():  # fmt: skip
+        assert (unquoted(text), goes_on(text)) == (text, more)
 
 
 def test_commands_arguments_and_paths_are_completed(tmp_path: Path) -> None:
@@ -142,8 +134,7 @@ ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
 
 def test_a_copy_is_the_answer_a_block_of_its_code_or_everything() -> None:
     talk = [message("user", "hi"), message(text=ANSWER)]
-    everything = f"user: hi\n\nassistant: {ANSWER}"
-    copies = {"": ANSWER, "code": "y", "1": "x = 1", "all": everything}
+    copies = {"": ANSWER, "code": "y", "1": "x = 1", "all": f"user: hi\n\nassistant: {ANSWER}"}
     assert {what: copied(talk, what) for what in copies} == copies
     assert copied([message(text="```\nhalf\nof it")], "code") == "half\nof it"  # it was stopped
     refuses("no answer to copy", copied, [message("user", "hi")], "")
@@ -165,17 +156,11 @@ def test_settings_are_read_as_what_they_are_and_kept_but_for_the_seed() -> None:
     assert usual.from_json(settings.as_json()) == ChatSettings(ReplyOptions(sampling), draft="off")
     for damaged in ("", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"):
         assert settings.from_json(damaged) == settings
-    for name, value, why in (
-        ("temperature", "hot", "temperature"),
-        ("temperature", "-1", "temperature"),
-        ("top_k", "1.5", "top_k"),
-        ("stop", "x", "stop"),
-        ("max_tokens", "0", "max_tokens"),
-        ("draft", "maybe", "draft"),
-        ("temprature", "1", r"no setting 'temprature': did you mean temperature\?"),
-        ("xyzzy", "1", "no setting 'xyzzy': choose one of temperature"),
-    ):
-        refuses(why, usual.changed, name, value)
+    for wrong in ("temperature hot", "temperature -1", "top_k 1.5", "stop x", "max_tokens 0", "draft maybe"):  # fmt: skip
+        name, value = wrong.split()
+        refuses(name, usual.changed, name, value)
+    refuses(r"did you mean temperature\?", usual.changed, "temprature", "1")
+    refuses("choose one of temperature", usual.changed, "xyzzy", "1")
 
 
 def test_preferences_are_read_and_kept_and_wrong_ones_are_one_line(tmp_path: Path) -> None:
@@ -200,23 +185,15 @@ def test_preferences_are_read_and_kept_and_wrong_ones_are_one_line(tmp_path: Pat
 
 
 def test_keys_have_names_and_times_are_short() -> None:
-    rows = list(key_list({"stats": "ctrl+s"}))
-    assert len(rows) == len(IN_APP) + len(IN_COMPOSER) + len(ON_MESSAGE)
-    assert len({name for _, name, _ in rows}) == len(rows)
-    assert {
-        ("Ctrl+S", "stats", "show where the time goes and what drafting gains"),
-        ("PageUp", "page_back", "scroll up"),
-        ("Ctrl+_", "undo", "undo typing"),  # the command /undo is another
-        ("Ctrl+J, Shift+Enter, Alt+Enter", "newline", "new line"),
-    } <= {*rows}
+    names = [name for _, name, _ in key_list({"stats": "ctrl+s"})]
+    assert len({*names}) == len(names) == len(IN_APP) + len(IN_COMPOSER) + len(ON_MESSAGE)
     ages = {0: "just now", 60: "1 minute ago", 7200: "2 hours ago", 86400 * 3: "3 days ago"}
     assert {seconds: age(seconds) for seconds in ages} == ages
     pace = Pace()
     pace.drawn(100.0, 7.0)
-    assert not pace.is_due(100.1, 7.006)  # 6 ms of a tenth of a second
-    assert pace.is_due(100.31, 7.006)
-    assert not pace.is_due(100.4, 7.1)  # however dear, it is not left out for ever
-    assert pace.is_due(100.5, 7.1)
+    # 6 ms of a tenth of a second; and however dear, it is not left out for ever.
+    due = ((100.1, 7.006, False), (100.31, 7.006, True), (100.4, 7.1, False), (100.5, 7.1, True))
+    assert [pace.is_due(now, spent) for now, spent, _ in due] == [each for *_, each in due]
 
 
 def test_texts_of_messages_have_headings_files_and_figures() -> None:
@@ -225,15 +202,11 @@ def test_texts_of_messages_have_headings_files_and_figures() -> None:
     made = message_text(message("user", 'See @a\n\n<file name="a">\nlong\n</file>'), 1)
     assert (made.text, made.note) == ("See @a", "+ a · 4 B · ≈ 1 tokens")
     figures = {"tokens": 12, "tokens_per_s": 20.04, "accepted": 0.5, "stop": "cancelled"}
-    for text, state, note in (
-        (json.dumps(figures), "cut", "12 tokens · 20.0 tokens/s · stopped"),
-        ("", "cut", "interrupted, /continue resumes"),
-        # Of another version:
-        ("{", "complete", ""),
-        ("[]", "complete", ""),
-        ('{"tokens": "many", "accepted": null}', "complete", ""),
-    ):
-        assert message_text(message(figures=text, state=state)).note == note
+    note = "12 tokens · 20.0 tokens/s · stopped"
+    assert message_text(message(figures=json.dumps(figures), state="cut")).note == note
+    assert message_text(message(state="cut")).note == "interrupted, /continue resumes"
+    for another in ("{", "[]", '{"tokens": "many", "accepted": null}'):  # of another version
+        assert message_text(message(figures=another)).note == ""
     waiting = exchange("")
     assert growing_text(waiting, "toy", None).note == "waiting for the model …"
     waiting.started, waiting.prefilled = Started(100, 40), 0.5
@@ -249,21 +222,25 @@ TOKENS = [
 ]
 
 
-def test_every_origin_has_marks_that_need_no_colour() -> None:
+def test_every_origin_has_marks_that_need_no_colour_and_command_no_terminal() -> None:
     assert marked(TOKENS) == "The[ cat sat]< on>{ the}+ mat+."
     assert "".join(text for text, _ in pieces(TOKENS)) == "The cat sat on the mat."
-    assert legend(TOKENS) == [
-        "[text]     2  proposed by the draft model",
-        "{text}     1  looked up in the text so far",
-        "<text>     1  corrected by the large model",
-        "+text+     1  extra token from the large model",
-        " text      2  written by the large model, nothing drafted",
-    ]
+    origins = ["[text]     2", "{text}     1", "<text>     1", "+text+     1", " text      2"]
+    assert [line[:12] for line in legend(TOKENS)] == origins
     marks = [(mark.open, mark.close) for mark in MARKS.values()]
     assert len(set(marks)) == len(marks)
+    happened = [tokens("", "日", by="model", drafted=2, accepted=2)]
+    assert pieces(happened) == [("日", MARKS["model"])], "where a character ends"
+    assert counts(happened) == {MARKS["model"]: 2}
+    assert "\x1b" not in marked([tokens("\x1b[2J", by="model", drafted=1, accepted=1)])
+    code = [
+        tokens("def f():", "\n   ", by="model", drafted=1, accepted=1),
+        tokens(" return", " 1\n", by="lookup", drafted=2, accepted=2),
+    ]
+    assert marked(code) == "[def f():]\n    {return 1}\n"
 
 
-def test_a_drafter_of_another_package_has_its_own_marks_and_can_be_set(
+def test_a_drafter_of_another_package_has_its_own_marks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     happened = [tokens("a", by="series", drafted=1, accepted=1)]
@@ -278,36 +255,26 @@ def test_a_drafter_of_another_package_has_its_own_marks_and_can_be_set(
     assert KEYS["draft"].read("series") == "series"
 
 
-def test_tokens_count_where_a_character_ends_and_cannot_command_the_terminal() -> None:
-    happened = [tokens("", "日", by="model", drafted=2, accepted=2)]
-    assert pieces(happened) == [("日", MARKS["model"])]
-    assert counts(happened) == {MARKS["model"]: 2}
-    assert "\x1b" not in marked([tokens("\x1b[2J", by="model", drafted=1, accepted=1)])
-    code = [
-        tokens("def f():", "\n   ", by="model", drafted=1, accepted=1),
-        tokens(" return", " 1\n", by="lookup", drafted=2, accepted=2),
-    ]
-    assert marked(code) == "[def f():]\n    {return 1}\n"
-
-
 def text_of(line: list[tuple[str, str]]) -> str:
     return "".join(text for text, _ in line)
 
 
-def test_the_ribbon_shows_the_last_rounds_by_who_drafted_them_and_time_is_split_in_three() -> None:
+def test_the_ribbon_shows_the_last_rounds_by_drafter_and_time_is_split_in_three() -> None:
     rounds = [round_of(7, accepted) for accepted in range(8)]
     assert ribbon(rounds, 100) == [("▁▂▃▄▅▆▇█", "model")]
     assert ribbon(rounds, 3) == [("▆▇█", "model")]
     mixed = ribbon([plain(), round_of(3, 1), plain()], 9)
     assert mixed == [("▁", "off"), ("█", "model"), ("▁", "off")]
-    assert ribbon([], 9) == []
     draft, spent = Draft((7, 7), (0.5, 0.5), "model"), Spent(draft_s=1, verify_s=2, other_s=1)
     shares = split([Round(draft, Verdict(1, 8), (7, 8), spent)] * 5)
     assert shares == [0.25, 0.5, 0.25]
     assert split_bar(shares, 8) == [("██", "draft"), ("▒▒▒▒", "verify"), ("░░", "other")]
-    assert split([]) is None
+    assert (ribbon([], 9), split([])) == ([], None)
     for width in range(1, 40):
         assert len(text_of(split_bar([1 / 3, 1 / 3, 1 / 3], width))) == width
+
+
+UNKNOWN = "Not enough data yet to tell whether drafting helps; /race measures both."
 
 
 def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
@@ -320,27 +287,13 @@ def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
     lines = stats_lines(done, 80)
     assert lines[0] == "speed-up  \u00d71.14 measured · \u00d71.25 predicted"
     assert "drafts    ■ model: 16 of 24 accepted (67%)" in lines
-    assert lines[-2:] == [note, f"Not enough data yet{UNKNOWN}"]
+    assert lines[-2:] == [note, UNKNOWN]
     draft = Draft((7, 7), (0.5,) * 2, "model", alternatives=((8, 9),) * 2, branches=(1, 0))
     caught = Round(draft, Verdict(0, 8, branch=8), (8, 8), Spent(verify_s=0.02))
     branched = stats_lines(exchange(rounds=[plain(), caught]), 80)
     assert any("accepted (0%), and 1 of 2 second choices" in each for each in branched)
     done.finished = finished(no_drafting="no drafting: slower here")
     assert stats_lines(done, 80)[-2] == "No drafting: slower here."
-
-
-UNKNOWN = " to tell whether drafting helps; /race measures both."
-
-
-def test_what_drafting_gained_has_an_interval_once_there_is_enough() -> None:
-    unsure = "Drafting: 1.02\u00d7 (0.81 to 1.29) over 8 answers: no clear difference"
-    assert gained([1.2] * 5) == f"Not enough data yet{UNKNOWN}"
-    assert gained([1.1, 1.2, 1.3] * 4) == "Drafting: 1.20\u00d7 (1.14 to 1.26) over 12 answers"
-    assert gained([0.8, 1.3] * 4) == unsure
-    assert gained([0.8, 0.9] * 4) == "Drafting: 0.85\u00d7 (0.80 to 0.90) over 8 answers"
-
-
-def test_no_bar_is_wider_than_the_panel_and_many_rounds_are_counted() -> None:
     done = exchange(rounds=[plain(), round_of(3, 2)] * 100)
     for width in (20, 40, 80, 120):
         bars = [line for line in stats(done, width) if {"off", "verify"} & {m for _, m in line}]
@@ -349,20 +302,24 @@ def test_no_bar_is_wider_than_the_panel_and_many_rounds_are_counted() -> None:
         assert any(f"the last {min(width, 72)} of 200" in each for each in stats_lines(done, width))
 
 
+def test_what_drafting_gained_has_an_interval_once_there_is_enough() -> None:
+    for gains, told in (
+        ([1.2] * 5, UNKNOWN),
+        ([1.1, 1.2, 1.3] * 4, "Drafting: 1.20\u00d7 (1.14 to 1.26) over 12 answers"),
+        ([0.8, 1.3] * 4, "Drafting: 1.02\u00d7 (0.81 to 1.29) over 8 answers: no clear difference"),
+        ([0.8, 0.9] * 4, "Drafting: 0.85\u00d7 (0.80 to 0.90) over 8 answers"),
+    ):
+        assert gained(gains) == told
+
+
 def test_the_status_line_gives_up_the_bar_before_the_figures_and_the_meter_last() -> None:
-    done = exchange()
+    done, why = exchange(), "no drafting: nothing to look up"
     done.finished = finished(tokens_per_s=20.0)
-    forms = [
-        "20.0 tokens/s · context 50% of 4000 ████░░░░",
-        "20.0 tokens/s · context 50% of 4000",
-        "20.0 tokens/s · context 50%",
-        "context 50%",
-    ]
+    speed, meter = "20.0 tokens/s", "context 50% of 4000 ████░░░░"
+    forms = [f"{speed} · {meter}", f"{speed} · {meter[:-9]}", f"{speed} · context 50%", meter[:11]]
     assert status(done, 4000, 2000)[1:] == forms
-    assert status(done, None, 0)[-1] == "20.0 tokens/s"
-    why = "no drafting: nothing to look up"
+    assert status(done, None, 0)[-1] == speed
     done.finished = msgspec.structs.replace(done.finished, no_drafting=why)
-    assert status(done, 4000, 2000)[0] == f"20.0 tokens/s · {why} · {forms[0][16:]}"
-    assert status(done, 4000, 2000)[1:] == forms
+    assert status(done, 4000, 2000) == [f"{speed} · {why} · {meter}", *forms]
     shares = (0, 2000, 3999, 4800)
     assert [status(None, 4000, each)[0].count("█") for each in shares] == [0, 4, 7, 8]

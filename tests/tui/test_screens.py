@@ -71,11 +71,9 @@ async def show(chat: Chat, *messages: str) -> None:
 
 @driven(preferences=Preferences(keys={"stats": "f12"}))
 async def test_welcome_completion_settings_and_help(chat: Chat) -> None:
-    await chat.ready()
     await chat.until_text("toy")
     await assert_screen(chat, "welcome")
-    await chat.press(*"/re")
-    await chat.until_text("/regenerate")
+    await chat.press(*"/re", shows="/regenerate")
     await assert_screen(chat, "completion")
     await chat.press("escape", "escape")
     await chat.until_sheet(ListSheet, "f4")
@@ -95,16 +93,14 @@ async def test_conversation(chat: Chat) -> None:
 
 @driven({"chunk_s": 60.0})
 async def test_reading_a_long_question(chat: Chat) -> None:
-    await chat.ready()
     await chat.begin("\n".join(f"line {each}" for each in range(100)))
-    await chat.until(lambda: "reading 0 of 797" in chat.text())
+    await chat.until_text("reading 0 of 797")
     await assert_screen(chat, "reading")
     chat.session.stop()
 
 
 @driven()
 async def test_stats_and_lens(chat: Chat) -> None:
-    await chat.ready()
     settled(chat)
     await chat.press("f2")
     await assert_screen(chat, "stats")
@@ -118,7 +114,6 @@ async def test_stats_and_lens(chat: Chat) -> None:
 
 @driven()
 async def test_race(chat: Chat) -> None:
-    await chat.ready()
     race = Race(chat.session.engine, Request(0))
     for end, rounds, speed in (
         ("Paris, of course.", [round_of(3, 2, 0.1)] * 30, 30.0),
@@ -135,15 +130,13 @@ async def test_race(chat: Chat) -> None:
 
 @driven()
 async def test_history(chat: Chat) -> None:
-    await chat.ready()
     for question in ("How tall is the Eiffel tower?", "Reverse a linked list, please."):
         await chat.ask(question)
         chat.session.new()
     await chat.app.view.show_messages()
     chat.session.models.progress = ""
     await chat.until_sheet(HistorySheet, "f7")
-    await chat.press(*"eiffel")
-    await chat.until(lambda: "Reverse" not in chat.text())
+    await chat.press(*"eiffel", lacks="Reverse")
     await assert_screen(chat, "history")
 
 
@@ -152,17 +145,13 @@ async def test_models(chat: Chat, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     for name in ("choices", "measured_choices"):
         monkeypatch.setattr(picker, name, lambda: list(PAIRS))
-    await chat.ready()
-    await chat.press("f8")
-    await chat.until_text("giant")
+    await chat.press("f8", shows="giant")
     await assert_screen(chat, "models")
 
 
 @driven({"n_ctx": 100})
 async def test_full_context(chat: Chat) -> None:
-    await chat.ready()
-    await chat.run("one " * 40)
-    await chat.until_sheet(ListSheet)
+    await chat.run("one " * 40, ListSheet)
     await assert_screen(chat, "full-context")
 
 

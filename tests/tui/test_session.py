@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,6 +33,10 @@ def test_a_question_is_sent_with_all_before_it_and_with_its_conversation(here: W
     assert here.turns == ["one?", "One.", "two?"]
     assert here.request.messages[0] == Message.system("Be brief.")
     assert here.request.conversation is None, "nothing is saved"
+    (here.session.folder / "a.txt").write_text("inside")
+    here.answer("Two.")
+    here.ask("What is in @a.txt?")
+    assert "inside" in here.turns[-1]
 
 
 def test_a_model_that_is_chosen_while_another_one_loads_is_loaded_behind_it(here: Window) -> None:
@@ -49,6 +54,11 @@ def test_a_reply_is_kept_as_the_engine_finished_it_and_made_again_with_a_seed(he
     here.answer("One.", message=Message.assistant("One!", "hm"))
     (_, reply) = here.session.talk.messages
     assert (reply.message.text, reply.message.thinking, reply.state) == ("One!", "hm", "complete")
+    here.session.regenerate(seed=3)
+    assert (here.request.options.seed, here.session.settings.options.seed) == (3, None)
+    here.answer("Eins.")
+    assert here.contents == ["one?", "Eins."]
+    assert len(here.session.talk.messages[1].siblings) == 2
 
 
 def test_a_stopped_answer_is_kept_as_cut_and_goes_on_in_the_same_message(here: Window) -> None:
@@ -66,23 +76,19 @@ def test_a_stopped_answer_is_kept_as_cut_and_goes_on_in_the_same_message(here: W
     assert states == [("one?", "complete"), ("One.", "complete")]
 
 
-def test_an_answer_stopped_before_it_began_leaves_the_question_alone(here: Window) -> None:
+def test_an_answer_stopped_or_refused_before_it_began_leaves_no_empty_one(here: Window) -> None:
     here.ask("one?")
     here.hear(started(here.number, 10, 0))
     here.hear(finished(here.number, "", stop_reason=StopReason.CANCELLED))
     assert here.contents == ["one?"]
     here.ask("another?")
     assert here.contents == ["another?"]
-
-
-def test_an_answer_can_be_made_again_with_a_seed(here: Window) -> None:
-    here.ask("one?", "One.")
-    here.session.regenerate(seed=3)
-    assert here.request.options.seed == 3
-    assert here.session.settings.options.seed is None
-    here.answer("Eins.")
-    assert here.contents == ["one?", "Eins."]
-    assert len(here.session.talk.messages[1].siblings) == 2
+    here.hear(Failed(here.number, "ContextOverflow", "too long"), seconds=DIED_S)
+    assert here.contents == ["another?"]
+    assert not here.session.busy
+    here.session.talk.drop_oldest = True
+    assert here.session.ask_again()
+    assert here.request.drop_oldest
 
 
 def all_refuse(word: str, *doings: Callable[[], object]) -> None:
@@ -93,44 +99,35 @@ def all_refuse(word: str, *doings: Callable[[], object]) -> None:
 def test_only_one_answer_at_a_time(here: Window) -> None:
     session = here.session
     here.ask("one?")
-    all_refuse("still answering", lambda: session.ask("two?"), session.regenerate, session.new, session.start_race)  # fmt: skip
-    all_refuse("still answering", lambda: session.load("p"), lambda: session.set("ctx", "9"))
+    doings = lambda: session.ask("two?"), lambda: session.load("p"), lambda: session.set("ctx", "9")
+    all_refuse("still answering", *doings, session.regenerate, session.new, session.start_race)
 
 
 def test_what_streamed_in_survives_the_engine_which_is_started_again_once(here: Window) -> None:
+    session = here.session
+    news: list[tuple[str, Any]] = []
+    session.notify = lambda text, holds: news.append((text, holds))
     here.ask("one?")
-    number = here.number
-    here.hear(started(number, 9, 0), streamed(number, "On"))
+    here.hear(started(here.number, 9, 0), streamed(here.number, "On"))
     here.hear(EngineDied("the engine was killed"), seconds=DIED_S)
     assert here.contents == ["one?", "On"]
-    assert here.session.talk.messages[-1].state == "cut"
-    assert not here.session.busy
-    assert here.news == ["the engine was killed; restarting it"]
+    assert (session.talk.messages[-1].state, session.busy) == ("cut", False)
+    ((told, holds),) = news
+    assert told == "the engine was killed; restarting it"
     assert [each.pair for each in here.engine.loads] == ["p", "p"]
+    assert holds()
     here.hear(READY)
+    assert not holds()
     here.ask("two?", "Two.")
     here.hear(EngineDied("it was killed again"))
-    assert here.news[-1].startswith("it was killed again; /restart")
-    assert here.session.models.dead
-    session = here.session
-    all_refuse("/restart", lambda: session.ask("3?"), lambda: session.ask_instead(1, "3?"), session.regenerate, session.go_on)  # fmt: skip
+    assert news[-1][0].startswith("it was killed again; /restart")
+    assert session.models.dead
+    doings = lambda: session.ask("3?"), lambda: session.ask_instead(1, "3?")
+    all_refuse("/restart", *doings, session.regenerate, session.go_on)
     assert here.contents == ["one?", "On", "two?", "Two."]
 
 
-def test_the_end_of_an_engine_is_news_until_it_is_back(here: Window) -> None:
-    holds: list[object] = []
-    here.session.notify = lambda _text, while_: holds.append(while_)
-    here.hear(EngineDied("the engine was killed"))
-    (still,) = holds
-    assert callable(still)
-    assert still()
-    here.hear(READY)
-    assert not still()
-
-
-def test_a_context_that_gets_full_is_told_once_and_summarised_in_an_eighth_of_it(
-    here: Window,
-) -> None:
+def test_a_context_that_gets_full_is_told_once_and_summarised_in_an_eighth(here: Window) -> None:
     here.ask("one?", "One.")
     assert here.session.advice() == ""
     here.ask("two?")
@@ -149,16 +146,6 @@ def test_a_fault_of_what_runs_beside_answers_is_raised(here: Window) -> None:
         list(here.session.news())
 
 
-def test_a_refused_question_leaves_no_empty_answer(here: Window) -> None:
-    here.ask("one?")
-    here.hear(Failed(here.number, "ContextOverflow", "too long"), seconds=DIED_S)
-    assert here.contents == ["one?"]
-    assert not here.session.busy
-    here.session.talk.drop_oldest = True
-    assert here.session.ask_again()
-    assert here.request.drop_oldest
-
-
 def test_a_conversation_is_left_with_its_state_and_taken_up_with_its_settings(here: Window) -> None:
     session = here.session
     session.set("temperature", "0.1")  # before the first question
@@ -167,8 +154,7 @@ def test_a_conversation_is_left_with_its_state_and_taken_up_with_its_settings(he
     assert here.request.draft == "off"
     conversation = here.conversation
     session.new()
-    assert here.engine.saves
-    assert here.contents == []
+    assert (here.engine.saves, here.contents) == (True, [])
     session.set("temperature", "1.5")
     session.set("draft", "on")
     session.open(conversation)
@@ -194,7 +180,7 @@ def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(here: Windo
 @pytest.mark.parametrize(
     ("mode", "asked"), [("auto", None), ("lookup", "lookup:15"), ("model:3", "model:3")]
 )
-def test_what_drafts_is_chosen_in_a_conversation_and_kept_with_it(
+def test_what_drafts_is_kept_with_a_conversation(
     here: Window, mode: str, asked: str | None
 ) -> None:
     here.session.load("p")
@@ -210,18 +196,11 @@ def test_what_drafts_is_chosen_in_a_conversation_and_kept_with_it(
 
 def test_a_way_to_draft_that_is_not_there_is_refused(here: Window) -> None:
     session = here.session
-    all_refuse("no draft model is loaded", lambda: session.set("draft", "model:3"))
-    all_refuse("choose off, auto", lambda: session.set("draft", "maybe"))
+    refuses("no draft model is loaded", session.set, "draft", "model:3")
+    refuses("choose off, auto", session.set, "draft", "maybe")
     session.set("draft", "off")
-    assert session.setting("draft") == "off"
     session.models.usual = replace(session.models.usual, draft="off")
-    all_refuse("loaded with --draft off", lambda: session.set("draft", "auto"))
-
-
-def test_a_mentioned_file_is_sent(here: Window, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("inside")
-    here.ask("What is in @a.txt?")
-    assert "inside" in here.turns[-1]
+    refuses("loaded with --draft off", session.set, "draft", "auto")
 
 
 def test_taking_up_a_conversation_downloads_nothing(here: Window) -> None:
@@ -238,34 +217,29 @@ def test_taking_up_a_conversation_downloads_nothing(here: Window) -> None:
     assert loads == [("p", False), ("q", False), ("p", True), ("q", False)]
 
 
-def test_a_context_that_was_asked_for_is_kept_with_the_conversation(
-    here: Window, tmp_path: Path
-) -> None:
+def test_a_context_that_was_asked_for_is_kept(here: Window, tmp_path: Path) -> None:
     session = here.session
+    here.ask("one?", "One.")
+    session.set("ctx", "9000000")
+    here.hear(Failed(None, "ContextOverflow", "too large"))
+    assert session.models.usual.load.n_ctx is None
+    assert session.models.replaced == "too large; p answers instead"
+    assert session.talk.history.conversation(here.conversation).settings == ""
+    refuses("it takes a number", session.set, "ctx", "many")
     for size in (6000, 8000):
         session.set("ctx", str(size))
         here.hear(msgspec.structs.replace(READY, n_ctx=size))
-        here.ask("one?", "One.")
+        here.ask("two?", "Two.")
     conversation = here.conversation
     for own, n_ctx in ((True, 8000), (False, None)):
         with window(tmp_path, conversation, own_ctx=own) as later:
             load = later.engine.loads[-1]
             assert (load.load.n_ctx, load.offline) == (n_ctx, False)
     session.new()
-    session.set("ctx", "off")
-    here.hear(READY)
-    assert session.models.usual.load.n_ctx is None
-    session.open(conversation)
-    here.hear(READY)
-    assert session.models.usual.load.n_ctx == 8000
-
-
-def test_a_context_that_could_not_be_had_is_not_kept(here: Window) -> None:
-    here.ask("one?", "One.")
-    here.session.set("ctx", "9000000")
-    here.hear(Failed(None, "ContextOverflow", "too large"))
-    assert here.session.models.usual.load.n_ctx is None
-    assert here.session.models.replaced == "too large; p answers instead"
-    history = here.session.talk.history
-    assert history.conversation(here.conversation).settings == ""
-    all_refuse("it takes a number", lambda: here.session.set("ctx", "many"))
+    for prepare, n_ctx in (
+        (lambda: session.set("ctx", "off"), None),
+        (lambda: session.open(conversation), 8000),
+    ):
+        prepare()
+        here.hear(READY)
+        assert session.models.usual.load.n_ctx == n_ctx

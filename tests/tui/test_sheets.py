@@ -8,9 +8,8 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from localspec.history.records import StoredConversation
 from localspec.launch.rows import ModelRow
-from localspec.tui.history_sheet import HistorySheet, row_of
+from localspec.tui.history_sheet import HistorySheet
 from localspec.tui.picker import Picker
 from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, TextSheet
 from tests.tui.driving import Chat, drive, driven
@@ -19,36 +18,22 @@ OTHER = "qwen3-4b"
 """A model that there is, beside the engine double's own; it is never downloaded."""
 
 
-async def open_sheet(chat: Chat, what: str, kind: type[object]) -> None:
-    await chat.run(what)
-    await chat.until_sheet(kind)
-
-
-async def back(chat: Chat) -> None:
-    await chat.press("escape")
-    await chat.until(lambda: len(chat.app.screen_stack) == 1)
-
-
 async def write(chat: Chat, text: str) -> None:
     """Give an open line a text."""
     chat.app.screen.query_one(Input).value = text
     await chat.press("enter")
 
 
-async def two_conversations(chat: Chat) -> None:
+@driven({"answers": {"rivers": "The Rhine.", "trees": "The oak."}})
+async def test_a_conversation_is_searched_opened_renamed_and_deleted(chat: Chat) -> None:
+    history = chat.session.talk.history
     for question in ("about rivers?", "about trees?"):
         await chat.ask(question)
         await chat.run("/new")
         await chat.until(lambda: chat.contents == [])
-
-
-@driven({"answers": {"rivers": "The Rhine.", "trees": "The oak."}})
-async def test_a_conversation_is_searched_opened_renamed_and_deleted(chat: Chat) -> None:
-    history = chat.session.talk.history
-    await two_conversations(chat)
-    await open_sheet(chat, "/history", HistorySheet)
     # What can be pressed is told in whole words.
-    await chat.until_text("Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports ─╯")
+    told = "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports ─╯"
+    await chat.run("/history", HistorySheet, shows=told)
     await chat.sized(40, 24)
     await chat.until_text("Enter opens · Ctrl+R renames … ─╯")
     await chat.sized(80, 24)
@@ -56,39 +41,32 @@ async def test_a_conversation_is_searched_opened_renamed_and_deleted(chat: Chat)
     await write(chat, "Forests")
     await chat.until_text("Forests")
     assert [each.title for each in history.conversations()] == ["Forests", "about rivers?"]
-    await chat.press(*"rhine")
-    await chat.until(lambda: "Forests" not in chat.text())
-    await chat.press("enter")
-    await chat.until(lambda: chat.contents == ["about rivers?", "The Rhine."])
-    chat.see("The Rhine.")
-    await open_sheet(chat, "/history", HistorySheet)
+    await chat.press(*"rhine", lacks="Forests")
+    await chat.press("enter", shows="The Rhine.")
+    assert chat.contents == ["about rivers?", "The Rhine."]
+    await chat.run("/history", HistorySheet)
     for answer, left in ((["enter"], 2), (["down", "enter"], 1), (["down", "enter"], 0)):
-        await chat.press("ctrl+x")
+        await chat.press("ctrl+x", shows="Delete")
         await chat.until(lambda: not isinstance(chat.app.screen, HistorySheet))
-        chat.see("Delete")
         await chat.press(*answer)
         await chat.until_sheet(HistorySheet)
         assert len(history.conversations()) == left
     await chat.until_text("no conversations yet")
-    await back(chat)
+    await chat.back()
     await chat.until_text("attaches a file")
     await chat.ask("again?")
     assert chat.contents[0] == "again?", "the one that was visible is gone"
 
 
 @driven()
-async def test_a_conversation_is_exported_without_its_files_and_no_file_is_written_over(
-    chat: Chat,
-) -> None:
+async def test_what_is_exported_has_no_files_in_it_and_is_written_over_none(chat: Chat) -> None:
     folder = chat.session.folder
     (folder / "big.txt").write_text("one two three four")
     await chat.ask("sum @big.txt")
-    await open_sheet(chat, "/history", HistorySheet)
-    assert isinstance(chat.app.screen, HistorySheet)
-    assert chat.app.screen.rows[0].text == "sum @big.txt"
-    await chat.press("ctrl+e")
-    await chat.until_text("sum-big-txt.md")
-    await back(chat)
+    await chat.run("/history", HistorySheet)
+    assert chat.app.screen.rows[0].text == "sum @big.txt"  # type: ignore[attr-defined]
+    await chat.press("ctrl+e", shows="sum-big-txt.md")
+    await chat.back()
     await chat.run("/export")
     await chat.run("/export json all.json")
     names = sorted(each.name for each in folder.iterdir())
@@ -104,47 +82,39 @@ async def test_a_conversation_is_exported_without_its_files_and_no_file_is_writt
 
 @driven()
 async def test_a_setting_is_changed_and_a_wrong_one_refused(chat: Chat) -> None:
-    await chat.ready()
-    await open_sheet(chat, "/set", ListSheet)
-    await chat.until(lambda: "a dialog is open" in chat.text().splitlines()[-1])
+    await chat.run("/set", ListSheet, shows="a dialog is open")
     await chat.until_sheet(LineSheet, "enter")
     await write(chat, "0.25")
     await chat.until_text("temperature        0.25")
     assert chat.session.settings.options.sampling.temperature == 0.25
-    await back(chat)
-    await chat.until(lambda: "a dialog is open" not in chat.text())
-    await chat.run("/set top_p 7", shows="top_p is 7")
+    await chat.back()
+    await chat.run("/set top_p 7", shows="top_p is 7", lacks="a dialog is open")
 
 
-@driven({"download": {"bytes": 2_000_000_000, "seconds": 5.0}})
+@driven({"download": {"bytes": 2_000_000_000, "seconds": 5.0}}, ready=False)
 async def test_a_download_shows_its_progress_and_esc_stops_it(chat: Chat) -> None:
     await chat.until_text("downloading toy: ", "of 2.0 GB")
-    await chat.press("escape")
-    await chat.until_text("no model loaded")
+    await chat.press("escape", shows="no model loaded")
 
 
 @driven({"otherwise": ["some answer that is drafted"], "drafts": 2})
 async def test_a_race_shows_both_texts_and_whether_they_are_equal(chat: Chat) -> None:
     await chat.run("/lens", shows="nothing to show yet")
     await chat.ask("one?")
-    await open_sheet(chat, "/race", RaceSheet)
-    await chat.until_text("the texts are equal")
+    await chat.run("/race", RaceSheet, shows="the texts are equal")
     assert chat.text().count("some answer that is drafted") >= 2
-    await back(chat)
+    await chat.back()
     assert len(chat.contents) == 2
-    await open_sheet(chat, "/lens", TextSheet)
-    chat.see("looked up in the text so far")
+    await chat.run("/lens", TextSheet, shows="looked up in the text so far")
     origins = {origin for each in chat.exchange.happened for origin in each.round.origins}
     assert {"lookup", "correction"} <= origins
 
 
 @driven({"otherwise": ["word " * 500], "pass_s": 0.01})
 async def test_esc_stops_a_race_before_it_closes_it(chat: Chat) -> None:
-    await chat.ready()
-    await open_sheet(chat, "/race say something", RaceSheet)
-    await chat.press("escape")
-    await chat.until_text("nothing to compare")
-    await back(chat)
+    await chat.run("/race say something", RaceSheet)
+    await chat.press("escape", shows="nothing to compare")
+    await chat.back()
     assert chat.contents == []
 
 
@@ -152,12 +122,9 @@ async def test_esc_stops_a_race_before_it_closes_it(chat: Chat) -> None:
 async def test_the_palette_has_every_command_by_what_it_does(chat: Chat) -> None:
     titles = [each.title for each in chat.app.get_system_commands(chat.app.screen)]
     assert all(any(word in each for each in titles) for word in ("colours", "clipboard", "quit"))
-    await chat.press("ctrl+p")
-    await chat.until_sheet(CommandPalette)
-    await chat.press(*"stats")
-    await chat.until_text("where the time goes")
-    await chat.press("enter")
-    await chat.until_text("Nothing measured yet")
+    await chat.until_sheet(CommandPalette, "ctrl+p")
+    await chat.press(*"stats", shows="where the time goes")
+    await chat.press("enter", shows="Nothing measured yet")
     await chat.press("escape")
     await chat.until(lambda: not chat.app.view.stats.display)
 
@@ -169,7 +136,7 @@ def test_a_conversation_goes_on_with_its_model_or_else_with_what_is_loaded(tmp_p
         await chat.run(f"/model {OTHER}")
         await chat.until(lambda: chat.session.models.line == OTHER)
         await chat.ask("about trees?")
-        await open_sheet(chat, "/history", HistorySheet)
+        await chat.run("/history", HistorySheet)
         await chat.press("down", "enter")
         await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
         await chat.ask("and?")
@@ -179,23 +146,20 @@ def test_a_conversation_goes_on_with_its_model_or_else_with_what_is_loaded(tmp_p
         await chat.run("/save trees")
 
     async def look(chat: Chat) -> None:
-        await chat.ready()
-        await chat.run("/history #1")
-        await chat.until_text(f"toy is not here; {OTHER} answers instead")
-        pairs = {each.id: each.pair for each in chat.session.talk.history.conversations()}
-        assert pairs == {1: "toy", 2: OTHER}
+        await chat.run("/history #1", shows=f"toy is not here; {OTHER} answers instead")
+        history = chat.session.talk.history
+        assert {each.id: each.pair for each in history.conversations()} == {1: "toy", 2: OTHER}
         await chat.ask("and?")
         assert chat.session.talk.messages[-1].model == OTHER
-        assert chat.session.talk.history.conversation(1).pair == OTHER
+        assert history.conversation(1).pair == OTHER
 
     drive(hold, tmp_path)
     script = {"refuses": {"toy": ["ModelUnavailable", "toy is not here"]}}
-    drive(look, tmp_path, script, pair=OTHER, resume=2)
+    drive(look, tmp_path, script, pair=OTHER, resume=2, ready=True)
 
 
-def test_the_picker_marks_what_is_loaded_and_finds_what_is_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@driven()
+async def test_the_picker_marks_and_finds(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     known = [ModelRow(name, 1, True, True, "") for name in ("tiny", "toy", OTHER)]
     # What is measured comes in another order, and more of it.
     measured = [replace(each, tokens_per_s=20.0, recommended=True) for each in reversed(known)]
@@ -203,37 +167,30 @@ def test_the_picker_marks_what_is_loaded_and_finds_what_is_typed(
     monkeypatch.setattr("localspec.tui.picker.choices", lambda: known)
     monkeypatch.setattr("localspec.tui.picker.measured_choices", lambda: measured)
 
-    async def look(chat: Chat) -> None:
-        async def choose(*keys: str) -> None:
-            await chat.press(*keys, "enter")
-            await chat.until(lambda: type(chat.app.screen) is ListSheet)
-            await chat.press("enter")
+    async def choose(*keys: str) -> None:
+        await chat.run("/model", Picker)
+        await chat.press(*keys, "enter")
+        await chat.until(lambda: type(chat.app.screen) is ListSheet)
+        await chat.press("enter")
 
-        await chat.ready()
-        await open_sheet(chat, "/model", Picker)
-        await chat.until_text("20/s")
-        picker = chat.app.screen
-        assert isinstance(picker, Picker)
-        assert [row.key for row in picker.rows] == ["tiny", "toy", OTHER, "new"]
-        assert f"{'toy':<{len(OTHER)}}●" in chat.text()
-        await chat.until(lambda: picker.marked is not None and picker.marked.key == "toy")
-        await chat.press(*"qw")
-        await chat.until(lambda: [row.key for row in picker.rows] == [OTHER])
-        assert picker.marked is picker.rows[0]
-        await chat.press("backspace", "backspace", *"code")
-        await chat.until(lambda: [row.key for row in picker.rows] == ["new"])
-        await chat.press("f8")
-        await chat.until(lambda: len(chat.app.screen_stack) == 1)
-        ready = chat.session.models.ready
-        await open_sheet(chat, "/model", Picker)
-        await choose()
-        await chat.until_text("toy is already loaded")
-        assert chat.session.models.ready is ready
-        await open_sheet(chat, "/model", Picker)
-        await choose("down")
-        await chat.until(lambda: chat.session.models.line == OTHER)
-
-    drive(look, tmp_path)
+    await chat.run("/model", Picker, shows=["20/s", f"{'toy':<{len(OTHER)}}●"])
+    picker = chat.app.screen
+    assert isinstance(picker, Picker)
+    assert [row.key for row in picker.rows] == ["tiny", "toy", OTHER, "new"]
+    await chat.until(lambda: picker.marked is not None and picker.marked.key == "toy")
+    await chat.press(*"qw")
+    await chat.until(lambda: [row.key for row in picker.rows] == [OTHER])
+    assert picker.marked is picker.rows[0]
+    await chat.press("backspace", "backspace", *"code")
+    await chat.until(lambda: [row.key for row in picker.rows] == ["new"])
+    await chat.press("f8")
+    await chat.until(lambda: len(chat.app.screen_stack) == 1)
+    ready = chat.session.models.ready
+    await choose()
+    await chat.until_text("toy is already loaded")
+    assert chat.session.models.ready is ready
+    await choose("down")
+    await chat.until(lambda: chat.session.models.line == OTHER)
 
 
 @pytest.mark.parametrize("always", [False, True])
@@ -245,19 +202,10 @@ async def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(settings.parent))
     pairs = [ModelRow("smollm2-135m", 1, True, True, "")]
     monkeypatch.setattr("localspec.tui.picker.measured_choices", lambda: pairs)
-    await chat.ready()
     await chat.until_sheet(Picker, "f8")
     await chat.until(lambda: len(chat.app.screen.rows) == 1)  # type: ignore[attr-defined]
-    await chat.press("enter")
-    await chat.until(lambda: type(chat.app.screen) is ListSheet)
-    chat.see("now and by default")
+    await chat.press("enter", shows="now and by default")
     await chat.press(*["down"] * always, "enter")
     await chat.until(lambda: chat.session.models.name == "smollm2-135m")
     await chat.until(lambda: settings.exists() == always)
     assert not always or tomllib.loads(settings.read_text()) == {"pair": "smollm2-135m"}
-
-
-def test_one_message_is_one() -> None:
-    stored = StoredConversation(1, "t", None, "", "", 0.0, 0.0, 1, 1)
-    assert row_of(stored, 0.0).hint == "just now · 1 message"
-    assert row_of(replace(stored, n_messages=2), 0.0).hint == "just now · 2 messages"

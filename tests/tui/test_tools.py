@@ -13,6 +13,7 @@ from localspec.toolbox.rules import Rule, Rules
 from localspec.tui import sheets
 from localspec.tui.session import Session
 from localspec.tui.sheets import ApprovalSheet
+from tests.support.checks import fits
 from tests.tui.driving import Chat, drive, driven
 from tests.tui.lines import said
 from tests.tui.tools import BUG, MENDED, SCRIPT, work
@@ -43,7 +44,6 @@ def roles(chat: Chat) -> list[str]:
 async def test_a_bug_is_mended_after_three_questions(chat: Chat, tmp_path: Path) -> None:
     other = SavedConversation(History(tmp_path / "history"))
     file = chat.session.folder / "add.py"
-    await chat.ready()
     await chat.begin("mend it")
     await question(chat, "read add.py")
     other.open(1)
@@ -52,29 +52,26 @@ async def test_a_bug_is_mended_after_three_questions(chat: Chat, tmp_path: Path)
     # What another window adds meanwhile is no matter of this one.
     other.say_instead(1, Message.user("FOX?"))
     other.history.close()
-    chat.see(["-    return a - b", "+    return a + b", "y once"])
-    await chat.until(lambda: "waits for your answer" in chat.text().splitlines()[-1])
+    shown = ["-    return a - b", "+    return a + b", "y once", "waits for your answer"]
+    await chat.until_text(*shown)
     assert file.read_text() == BUG
     await chat.press("y")
     await question(chat, "run grep")
-    chat.see("onfined")
+    chat.see(shows="onfined")
     assert file.read_text() == MENDED
-    await chat.press("y")
-    await chat.until_rest()
+    await chat.press("y", rest=True, shows=["It is mended.", "→ run_command", "passed"])
     assert roles(chat) == ROLES
-    chat.see(["It is mended.", "→ run_command", "passed"], lacks="FOX")
+    chat.see(lacks="FOX")
     assert re.search(r"run_command · \d+\.\d s", chat.text())
 
 
 @driven(SCRIPT, tools=work)
 async def test_a_refusal_with_a_reason_reaches_the_model(chat: Chat) -> None:
-    await chat.ready()
     await chat.begin("mend it")
     await question(chat, "read")
     await chat.press("a")
     await question(chat, "change")
-    await chat.press("n", *"not now", "enter")
-    await chat.until_rest()
+    await chat.press("n", *"not now", "enter", rest=True)
     assert chat.contents[-1] == "Then not."
     (result,) = chat.session.talk.messages[-2].message.parts
     assert result.text == "the user refused this call: not now"  # type: ignore[union-attr]
@@ -83,17 +80,13 @@ async def test_a_refusal_with_a_reason_reaches_the_model(chat: Chat) -> None:
     for asked, word in (("mend it again", "change"), ("mend it", "read")):
         await chat.begin(asked)
         await question(chat, word)
-        await chat.press("escape")
-        await chat.until_rest()
+        await chat.press("escape", rest=True)
         assert (roles(chat)[-1], sheet(chat)) == ("tool", None)
         await chat.run("/new")
 
 
 @driven(SCRIPT, tools=work)
-async def test_escape_stops_a_command_and_the_conversation_goes_on(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await chat.ready()
+async def test_escape_stops_a_command(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     await chat.begin("wait")
     await question(chat, "run echo begun")
     monkeypatch.setattr(sheets, "CALM_S", 3600.0)
@@ -103,17 +96,45 @@ async def test_escape_stops_a_command_and_the_conversation_goes_on(
     await chat.press("y")
     await chat.until((chat.session.folder / "begun").exists)
     await chat.until_text("Esc stops")
-    await chat.press("escape")
-    await chat.until_rest()
+    await chat.press("escape", rest=True, shows="it was stopped by the user")
     assert roles(chat) == ["user", "assistant", "tool"]
-    chat.see("it was stopped by the user")
     await chat.ask("stopped?")
     assert chat.contents[-1] == "It was stopped."
 
 
+def lines(
+    folder: Path, answers: Iterator[str] | None = None, rules: Rules | None = None
+) -> tuple[str, str, list[str]]:
+    """Have a bug mended in lines; return the answers, the news, and the roles of the messages."""
+    roles: list[str] = []
+
+    def look(session: Session) -> None:
+        roles.extend(each.message.role for each in session.talk.messages)
+
+    calling = work(folder, rules)
+    _, out, err = said(folder, "mend it", script=SCRIPT, answers=answers, work=calling, look=look)
+    return out, err, roles
+
+
+def test_lines_ask_refuse_where_nobody_can_be_asked_and_do_what_rules_allow(tmp_path: Path) -> None:
+    out, err, found = lines(tmp_path, iter(["y", "what?", "y", "y"]))
+    assert (out, found) == ("I look.\nIt is mended.\n", ROLES)
+    told = ("+    return a + b", '→ read_file {"path": "add.py"}', "localspec: passed")
+    fits(err, dict.fromkeys(told, 1))
+    assert (tmp_path / "add.py").read_text() == MENDED
+    out, err, _ = lines(tmp_path, rules=Rules(allow=(Rule("read_file"),)))
+    assert out == "I look.\nThen not.\n"
+    assert "refused: change add.py" in err
+    assert "tools.toml" in err
+    assert (tmp_path / "add.py").read_text() == BUG
+    allow = (Rule("read_file"), Rule("edit_file", "add.py"), Rule("run_command"))
+    rules = Rules(allow=allow, deny=(Rule("run_command", "rm"),))
+    out, _, found = lines(tmp_path, rules=rules)
+    assert (out[-14:], found) == ("It is mended.\n", ROLES)
+
+
 def test_a_conversation_with_calls_is_taken_up_again_without_tools(tmp_path: Path) -> None:
     async def again(chat: Chat) -> None:
-        await chat.ready()
         assert "It is mended." in chat.text()
         await chat.ask("passed?")
         assert chat.contents[-1] == "It is mended."
@@ -121,39 +142,6 @@ def test_a_conversation_with_calls_is_taken_up_again_without_tools(tmp_path: Pat
         (file,) = chat.session.folder.glob("*.md")
         assert "run_command" in file.read_text()
 
-    _, _, found = lines(tmp_path, "mend it", rules=Rules(allow=(Rule("*"),)))
+    _, _, found = lines(tmp_path, rules=Rules(allow=(Rule("*"),)))
     assert found == ROLES
-    drive(again, tmp_path, SCRIPT, resume=1)
-
-
-def lines(
-    folder: Path, *typed: str, answers: Iterator[str] | None = None, rules: Rules | None = None
-) -> tuple[str, str, list[str]]:
-    """Chat in lines; return the answers, the news, and the roles of the messages."""
-    roles: list[str] = []
-
-    def look(session: Session) -> None:
-        roles.extend(each.message.role for each in session.talk.messages)
-
-    calling = work(folder, rules)
-    _, out, err = said(folder, *typed, script=SCRIPT, answers=answers, work=calling, look=look)
-    return out, err, roles
-
-
-def test_lines_ask_refuse_where_nobody_can_be_asked_and_do_what_rules_allow(tmp_path: Path) -> None:
-    out, err, found = lines(tmp_path, "mend it", answers=iter(["y", "what?", "y", "y"]))
-    assert (out, found) == ("I look.\nIt is mended.\n", ROLES)
-    assert "+    return a + b" in err
-    assert '→ read_file {"path": "add.py"}' in err
-    assert "localspec: passed" in err
-    assert (tmp_path / "add.py").read_text() == MENDED
-    out, err, _ = lines(tmp_path, "mend it", rules=Rules(allow=(Rule("read_file"),)))
-    assert out == "I look.\nThen not.\n"
-    assert "refused: change add.py" in err
-    assert "tools.toml" in err
-    assert (tmp_path / "add.py").read_text() == BUG
-    allow = (Rule("read_file"), Rule("edit_file", "add.py"), Rule("run_command"))
-    rules = Rules(allow=allow, deny=(Rule("run_command", "rm"),))
-    out, _, found = lines(tmp_path, "mend it", rules=rules)
-    assert out.endswith("It is mended.\n")
-    assert found == ROLES
+    drive(again, tmp_path, SCRIPT, resume=1, ready=True)

@@ -26,13 +26,10 @@ REFUSED = ["ModelUnavailable", "gone is not here, download it first"]
 TOO_LARGE = ["ModelLoadError", "no memory for it"]
 
 
-@driven({"load_s": GO_ON})
-async def test_the_screen_is_there_and_a_question_can_be_asked_before_a_model_is(
-    chat: Chat,
-) -> None:
-    chat.see("Ask something.")
+@driven({"load_s": GO_ON}, ready=False)
+async def test_a_question_can_be_asked_before_a_model_is_there(chat: Chat) -> None:
+    await chat.until_text("Ask something.", "loading toy")
     assert chat.session.models.ready is None
-    await chat.until_text("loading toy")
     await chat.begin("hello?")
     await chat.until_text("waiting for the model")
     chat.let("go on")
@@ -44,15 +41,12 @@ async def test_the_screen_is_there_and_a_question_can_be_asked_before_a_model_is
 async def test_esc_stops_keeps_what_is_there_and_the_answer_goes_on(chat: Chat) -> None:
     await chat.begin("hello?")
     await chat.until_answering()
-    await chat.press("escape")
-    await chat.until_rest()
+    await chat.press("escape", rest=True, shows="stopped")
     begun = chat.contents[1]
     assert 0 < len(begun) < len(LONG)
     assert LONG.startswith(begun)
-    chat.see("stopped")
     chat.let("go on")
-    await chat.run("/continue")
-    await chat.until_rest()
+    await chat.ask("/continue")
     assert len(chat.contents) == 2
     assert chat.contents[1].startswith(begun)
     assert len(chat.contents[1]) > len(begun)
@@ -62,10 +56,9 @@ async def test_esc_stops_keeps_what_is_there_and_the_answer_goes_on(chat: Chat) 
 async def test_esc_in_prefill_leaves_the_question_alone(chat: Chat) -> None:
     await chat.begin("long " * 200)
     await chat.until_text("reading")
-    await chat.press("escape")
-    await chat.until_rest()
+    shown = "stopped before the first token; F5 asks again"
+    await chat.press("escape", rest=True, shows=shown)
     assert len(chat.contents) == 1
-    await chat.until_text("stopped before the first token; F5 asks again")
     await chat.press("up", typed="long " * 200)
 
 
@@ -81,55 +74,44 @@ async def test_the_user_may_scroll_away_while_text_streams_and_come_back(chat: C
     place, length = transcript.scroll_y, len(chat.exchange.answer)
     await chat.until(lambda: len(chat.exchange.answer) > length + 100)
     assert transcript.scroll_y == place
-    assert "more below" in chat.text()
-    await chat.press("ctrl+end")
+    chat.see(shows="more below")
+    await chat.press("ctrl+end", lacks="more below")
     await chat.until(lambda: transcript.follows)
-    await chat.until(lambda: "more below" not in chat.text())
 
 
 @driven({"otherwise": ["word " * 20], "pass_s": GO_ON})
-async def test_a_question_that_is_sent_while_another_is_answered_comes_next(chat: Chat) -> None:
-    await chat.begin("one")
-    await chat.run("two", shows="1 question waiting")
-    chat.let("go on")
-    await chat.until(lambda: len(chat.contents) == 4)
-    chat.see(lacks="question waiting")
-    assert chat.questions == ["one", "two"]
-
-
-@driven({"otherwise": ["word " * 20], "pass_s": GO_ON})
-async def test_a_waiting_question_with_a_file_that_cannot_be_read_goes_back_to_the_composer(
+async def test_questions_wait_and_what_cannot_be_sent_comes_back(
     chat: Chat, tmp_path: Path
 ) -> None:
     with (tmp_path / "huge.txt").open("wb") as file:
         file.truncate(1 << 32)
     await chat.begin("one")
-    await chat.run(f"explain @{tmp_path / 'huge.txt'}")
+    await chat.run("two", shows="1 question waiting")
+    await chat.run(f"explain @{tmp_path / 'huge.txt'}", shows="2 questions waiting")
     chat.let("go on")
     await chat.until(lambda: not chat.session.busy and not chat.session.waiting)
     await chat.until(lambda: "explain" in chat.composer.text)
-    await chat.run("two")
-    await chat.until(lambda: len(chat.contents) == 4)
+    chat.see(lacks="question waiting")
+    await chat.ask("three")
+    assert chat.questions == ["one", "two", "three"]
 
 
 @driven({"otherwise": ["word " * 400], "pass_s": 0.01})
 async def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(chat: Chat) -> None:
     await chat.begin("one")
     await chat.run("two")
-    await chat.press("escape")
-    await chat.until_rest()
-    await chat.until(lambda: chat.composer.text == "two")
+    await chat.press("escape", rest=True, typed="two")
     assert chat.questions == ["one"]
 
 
-@driven({"otherwise": ["word " * 10], "pass_s": 0.01, "load_s": GO_ON}, size=(160, 24))
+@driven({"otherwise": ["word " * 10], "pass_s": 0.01, "load_s": GO_ON}, size=(160, 24), ready=False)
 async def test_news_goes_when_it_holds_no_more(chat: Chat) -> None:
     await chat.begin("one?")
     chat.see(lacks="Assistant")
     await chat.run("/new", shows="still answering: wait before /new, or press Esc")
     chat.let("go on")
     await chat.until_rest()
-    await chat.until(lambda: "wait before" not in chat.text())
+    await chat.until_text(lacks="wait before")
     await chat.press("ctrl+c", typed="")  # which had /new, to be sent again
     await chat.press("ctrl+c", shows="Ctrl+C again quits")
     chat.app._advised_s -= 10.0
@@ -137,7 +119,7 @@ async def test_news_goes_when_it_holds_no_more(chat: Chat) -> None:
     await chat.press("escape", lacks="editing")
 
 
-@driven({"death": {"on": "load", "how": "SIGSEGV"}})
+@driven({"death": {"on": "load", "how": "SIGSEGV"}}, ready=False)
 async def test_an_engine_that_a_load_kills_is_left_to_the_user(chat: Chat) -> None:
     await chat.until_text("needs less memory", "/restart starts it again")
     assert chat.session.models.dead
@@ -149,8 +131,7 @@ def test_what_is_said_is_there_again_the_next_day(tmp_path: Path) -> None:
         (chat.session.folder / "a.txt").write_text("content")
         # Before the engine is started.
         chat.composer.post_message(chat.composer.Sent("hello @a.txt?"))
-        await chat.until(lambda: len(chat.contents) == 2)
-        await chat.until_rest()
+        await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
 
     async def resume(chat: Chat) -> None:
         await chat.until_text("Hello world.")
@@ -166,9 +147,7 @@ def test_what_is_said_is_there_again_the_next_day(tmp_path: Path) -> None:
     drive(resume, tmp_path, pair=None, resume=1)
 
 
-def test_what_ends_the_chat_is_raised_as_it_is_without_a_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ends_the_chat_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = UsageError("no room")
 
     async def work() -> None:
@@ -182,13 +161,11 @@ def test_what_ends_the_chat_is_raised_as_it_is_without_a_traceback(
 
     async def fail(chat: Chat) -> None:
         chat.app.run_worker(work())
-        await chat.until(lambda: chat.app.failure is not None)
-        assert chat.app.failure is error
+        await chat.until(lambda: chat.app.failure is error)
 
-    with pytest.raises(ZeroDivisionError):
-        drive(fault, tmp_path)
-    with pytest.raises(WorkerFailed):
-        drive(fail, tmp_path)
+    for doing, kind in ((fault, ZeroDivisionError), (fail, WorkerFailed)):
+        with pytest.raises(kind):
+            drive(doing, tmp_path)
     monkeypatch.setattr(ChatApp, "run", lambda app: setattr(app, "failure", error))
     session = session_of(tmp_path)
     refuses("no room", _on_screens, session, Preferences(), lambda: None)
@@ -200,26 +177,20 @@ async def test_an_answer_that_the_context_cut_goes_on_without_the_oldest_turns(c
     await chat.ask("one " * 30)
     await chat.ask("two " * 30, shows="the context is full")
     before = chat.contents[-1]
-    await chat.run("/continue")
-    await chat.until_sheet(ListSheet)
-    chat.see("drop the oldest turns")
+    await chat.run("/continue", ListSheet, shows="drop the oldest turns")
     await chat.press("enter")
     await chat.until(lambda: not chat.session.busy and len(chat.contents[-1]) > len(before))
-    chat.see(["dropping the oldest turns", "oldest turns left out"])
+    chat.see(shows=["dropping the oldest turns", "oldest turns left out"])
     assert chat.contents[-1].startswith(before)
 
 
 @driven({"n_ctx": 100})
-async def test_a_full_context_offers_a_larger_one_and_asks_again(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_context_offers_a_larger(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing, "larger_context", lambda *_: LargerContext(2000, 112_000_000))
-    await chat.ready()
     await chat.run("/set ctx 0")
     assert chat.session.models.usual.load.n_ctx is None
-    await chat.run("one " * 40)
-    await chat.until_sheet(ListSheet)
-    chat.see(["reload with 2000 tokens", "+ 112 MB of memory"])
+    shown = ["reload with 2000 tokens", "+ 112 MB of memory"]
+    await chat.run("one " * 40, ListSheet, shows=shown)
     await chat.press("enter")
     await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
     assert chat.session.setting("ctx") == "2000"
@@ -229,8 +200,8 @@ def test_a_context_grows_as_far_as_training_and_memory_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 4 layers with keys and values of 1024 numbers in f16: 16384 bytes a token.
-    more = (("context_length", 6000),)
-    shape = Proportions("llama", 4, 256, 512, 4, 4, 256, 512, more=more)
+    trained = (("context_length", 6000),)
+    shape = Proportions("llama", 4, 256, 512, 4, 4, 256, 512, more=trained)
     path = str(sparse_model(tmp_path / "toy.gguf", shape))
     for n_ctx, free, found in (
         (1024, 1 << 30, LargerContext(2048, 1024 * 16384)),
@@ -248,21 +219,19 @@ def pair_of(chat: Chat) -> str:
     return chat.session.talk.history.conversations()[0].pair
 
 
-@pytest.mark.parametrize("script", [{"refuses": {"qwen3-4b": REFUSED}}, {"too_large": {"qwen3-4b": TOO_LARGE}}], ids=["stays", "again"])  # fmt: skip
-def test_a_switch_that_fails_leaves_or_loads_again_what_answered(
-    script: dict[str, dict[str, list[str]]], tmp_path: Path
+@pytest.mark.parametrize(("how", "error"), [("refuses", REFUSED), ("too_large", TOO_LARGE)])
+def test_what_answered_stays_where_a_switch_fails(
+    tmp_path: Path, how: str, error: list[str]
 ) -> None:
     async def switch(chat: Chat) -> None:
         await chat.ask("one?")
-        await chat.run("/model qwen3-4b")
-        ((_, why),) = (error for each in script.values() for error in each.values())
-        await chat.until_text(f"{why}; toy answers instead")
+        await chat.run("/model qwen3-4b", shows=f"{error[1]}; toy answers instead")
         await chat.ask("two?")
         assert chat.session.talk.messages[-1].model == pair_of(chat) == "toy"
         await chat.run("/restart")
         await chat.until(lambda: chat.session.models.line == "toy")
 
-    drive(switch, tmp_path, script)
+    drive(switch, tmp_path, {how: {"qwen3-4b": error}})
 
 
 @pytest.mark.parametrize(
@@ -272,9 +241,8 @@ def test_a_switch_that_fails_leaves_or_loads_again_what_answered(
         {"refuses": {"other": REFUSED}},
         {"deadly": "other"},
     ],
-    ids=["too large", "gone", "deadly"],
 )
-def test_a_question_waits_for_what_is_loaded_instead_of_a_conversations_model(
+def test_a_question_waits_for_a_model_in_its_place(
     script: dict[str, object], tmp_path: Path
 ) -> None:
     async def talk(chat: Chat) -> None:
@@ -285,17 +253,14 @@ def test_a_question_waits_for_what_is_loaded_instead_of_a_conversations_model(
         await chat.begin("two?")
         await chat.until(lambda: f"{DEFAULT} answers instead" in chat.session.models.replaced)
         await chat.until_rest()
-        assert chat.session.talk.messages[-1].model == DEFAULT
-        assert pair_of(chat) == DEFAULT
+        assert chat.session.talk.messages[-1].model == pair_of(chat) == DEFAULT
 
     drive(talk, tmp_path, pair="other")
     drive(resume, tmp_path, script, pair=None, resume=1)
 
 
-@driven({"refuses": {"gone": REFUSED}}, load=LaunchOptions(pair="gone"))
-async def test_what_cannot_be_loaded_is_told_and_is_not_what_a_conversation_was_held_with(
-    chat: Chat,
-) -> None:
+@driven({"refuses": {"gone": REFUSED}}, load=LaunchOptions(pair="gone"), ready=False)
+async def test_what_cannot_be_loaded_is_told_and_answered_nothing(chat: Chat) -> None:
     await chat.until_text("gone is not here, download it first", "no model loaded")
     await chat.ask("one?")
     assert pair_of(chat) == ""

@@ -12,7 +12,7 @@ from localspec.messages import Message
 from localspec.session.compaction import REQUEST
 from localspec.session.conversation import SavedConversation
 from tests.tui.answers import streamed
-from tests.tui.driving import Chat, drive, driven
+from tests.tui.driving import Chat, driven
 from tests.tui.scripted import Window, window
 
 
@@ -26,48 +26,32 @@ def test_the_summary_of_another_window_is_no_reason_to_make_none(tmp_path: Path)
         assert not here.session.talk.has_tried_summary
 
 
-@driven()
-async def test_a_question_beside_another_window_says_that_it_is_a_branch(
-    chat: Chat, tmp_path: Path
-) -> None:
-    await chat.ask("one")
+SCRIPT = {
+    "answers": {"MOON": "Of the moon.", "SUN": "Of the sun."},
+    "otherwise": ["Hi."],
+    "rests": {"at": 4, "until": Path("go on")},
+}
+
+
+@driven(SCRIPT, size=(80, 40))
+async def test_the_screen_shows_the_branch_of_its_own_window(chat: Chat, tmp_path: Path) -> None:
+    await chat.ask("Say hello.")
     other = SavedConversation(History(tmp_path / "history"))
     other.open(1)
     other.say(Message.user("meanwhile"))
-    other.history.close()
-    await chat.begin("two")
+    await chat.begin("MOON?")
     await chat.until_text("in another window")
+    for question in ("FOX?", "More of the fox?"):
+        other.say(Message.user(question))
+    chat.let("go on")
     await chat.until_rest()
+    await chat.until_text("Of the moon.", lacks="FOX")
     assert len(chat.session.talk.messages[2].siblings) == 2
-    await chat.ask("three")
-    assert "another window" not in chat.text()
-
-
-def test_the_screen_shows_the_answer_of_its_own_window(tmp_path: Path) -> None:
-    async def look(chat: Chat) -> None:
-        await chat.ask("Say hello.")
-        other = SavedConversation(History(tmp_path / "history"))
-        other.open(1)
-        await chat.begin("MOON?")
-        for question in ("FOX?", "More of the fox?"):
-            other.say(Message.user(question))
-        rest.touch()
-        await chat.until_rest()
-        assert "Of the moon." in chat.text()
-        assert "FOX" not in chat.text()
-        other.say(Message.user("And the fox?"))
-        other.history.close()
-        await chat.ask("SUN?")
-        assert chat.contents[::2] == ["Say hello.", "MOON?", "SUN?"]
-        assert "fox" not in chat.text().lower()
-
-    rest = tmp_path / "go on"
-    script = {
-        "answers": {"MOON": "Of the moon.", "SUN": "Of the sun."},
-        "otherwise": ["Hi."],
-        "rests": {"at": 4, "until": str(rest)},
-    }
-    drive(look, tmp_path, script, size=(80, 40))
+    other.say(Message.user("And the fox?"))
+    other.history.close()
+    await chat.ask("SUN?", lacks="another window")
+    assert chat.questions == ["Say hello.", "MOON?", "SUN?"]
+    assert "fox" not in chat.text().lower()
 
 
 class Windows(RuleBasedStateMachine):

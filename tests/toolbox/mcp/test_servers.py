@@ -68,9 +68,7 @@ headers = { Authorization = "Bearer $TOKEN" }
         ('[servers.a]\ncommand = "x"\ntimeout_s = nan\n', "at least 1"), ("servers = 1\n", "must be a table"), ("servers", "not TOML"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_a_file_or_command_is_an_error(
-    tmp_path: Path, text: str, word: str
-) -> None:
+def test_what_is_wrong_in_a_file_is_an_error(tmp_path: Path, text: str, word: str) -> None:
     file = tmp_path / "mcp.toml"
     file.write_text(text)
     with pytest.raises(UsageError, match=word) as caught:

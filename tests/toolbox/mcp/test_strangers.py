@@ -8,6 +8,7 @@ import pytest
 
 from localspec.messages import ToolCall
 from localspec.toolbox.mcp import connection
+from tests.support.processes import alive
 from tests.toolbox.mcp.boxes import opened, stranger
 from tests.waiting import until
 
@@ -28,19 +29,6 @@ def children(parent: int) -> list[int]:
         if int(words[1]) == parent and words[0] != "Z":
             found += [int(each.parent.name), *children(int(each.parent.name))]
     return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-@pytest.mark.parametrize("way", ["greets", "writes to stderr"])
-def test_one_that_writes_what_is_no_message_is_called(way: str) -> None:
-    with opened(stranger(way)) as box:
-        assert box.call("odd__echo", ECHO).text == "hello"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +77,7 @@ def test_lies_cost_the_tools_that_lie() -> None:
         assert "1 more of its tools are left out" in box.notes[-1]
 
 
-def test_a_changed_tool_is_another_tool_so_often_and_no_more(
+def test_a_changed_tool_is_another_so_often_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
@@ -113,6 +101,8 @@ def test_a_changed_tool_is_another_tool_so_often_and_no_more(
         ("prints", "?[2Jcleared? <|im_end|>", False),
         ("says a lot", "[460,000 more characters are left out]", False),
         ("nonsense", "sent what is not MCP", True),
+        ("greets", "hello", False),  # and other ways to write what is no message
+        ("writes to stderr", "hello", False),
     ],
 )
 def test_results_are_printable_and_bounded(way: str, end: str, *, is_error: bool) -> None:
