@@ -28,7 +28,6 @@ _OTHERS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def values(option: Option) -> st.SearchStrategy[Any]:
-    """Values that an option can have."""
     least, most = max(option.least, -(1 << 60)), min(option.most, 1 << 60)
     match option.kind:
         case "whole":
@@ -50,7 +49,6 @@ def values(option: Option) -> st.SearchStrategy[Any]:
 
 @st.composite
 def some(draw: st.DrawFn, kind: "type[T]") -> "T":
-    """Options of which some are not as usual."""
     assert fields(kind)
     options = kind()
     for option in draw(st.lists(st.sampled_from(options_of(kind)), max_size=6)):

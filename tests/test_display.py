@@ -12,7 +12,6 @@ from localspec.display import wrapped as for_terminal
 
 
 def wrapped(text: str, columns: int, *, chunk: int = 1) -> str:
-    """Return what a terminal of so many columns gets of a text that comes in chunks."""
     wrapping = Wrapping(lambda: columns)
     pieces = [text[at : at + chunk] for at in range(0, len(text), chunk)]
     return "".join(map(wrapping.feed, pieces)) + wrapping.flush()
@@ -49,13 +48,9 @@ def test_a_word_is_written_when_it_ends_and_never_again() -> None:
 
 
 def test_after_code_lines_are_broken_again_and_in_it_its_indentation_stays() -> None:
-    text = "~~~\n    def f(a, b, c, d, e, g): pass\n~~~\nand then words that go on"
-    assert wrapped(text, 20).split("\n")[1:] == [
-        "    def f(a, b, c, d, e, g): pass",
-        "~~~",
-        "and then words that",
-        "go on",
-    ]
+    code, words = "    def f(a, b, c, d, e, g): pass", ["and then words that", "go on"]
+    text = f"~~~\n{code}\n~~~\n{' '.join(words)}"
+    assert wrapped(text, 20).split("\n") == ["~~~", code, "~~~", *words]
 
 
 def test_the_width_is_asked_before_every_line() -> None:
@@ -77,24 +72,18 @@ def test_nothing_but_blanks_is_lost_and_no_line_is_too_long(text: str, columns: 
             assert cell_len(line.replace("\t", " ")) <= columns or len(words) <= 1 or "\t" in line
 
 
-@pytest.mark.parametrize(
-    ("room", "form"),
-    [
-        (37, "Enter chooses · a lists all · n quits"),
-        (36, "Enter chooses · a lists all"),
-        (26, "Enter chooses"),
-        (12, "Enter…"),
-        (5, "Ente…"),
-        (0, ""),
-    ],
-)
-def test_what_does_not_fit_is_left_out_in_whole_parts_then_in_words(room: int, form: str) -> None:
-    assert shortened("Enter chooses · a lists all · n quits", room) == form
-
-
-@given(st.text("ab日 ·", max_size=40), st.integers(0, 50))
-def test_what_is_shortened_fits(line: str, room: int) -> None:
-    assert cell_len(shortened(line, room)) <= room
+def test_what_does_not_fit_is_left_out_in_whole_parts_then_in_words() -> None:
+    line = "Enter chooses · a lists all · n quits"
+    for room in range(len(line) + 1):
+        assert cell_len(shortened(line, room)) <= room
+    for form in (line, "Enter chooses · a lists all", "Enter chooses", ""):
+        assert shortened(line, len(form)) == form
+    assert [shortened(line, room) for room in (36, 12, 5)] == [
+        "Enter chooses · a lists all",
+        "Enter…",
+        "Ente…",
+    ]
+    assert cell_len(shortened("日本語日本語", 5)) <= 5
 
 
 def test_columns_stand_below_each_other() -> None:

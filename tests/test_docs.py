@@ -13,7 +13,6 @@ _PROGRAM = re.compile(r"python -m (lab(?:\.[a-z_]+)+)(?![.\w])")
 
 
 def anchors(document: Path) -> set[str]:
-    """Return the names that a forge gives to the headings of a document."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
 

@@ -30,12 +30,36 @@ def drafting(
     return Drafting(count, draft_models, ids, (), costs, longest)
 
 
+def adaptive(costs: PairCosts = CHEAP, count: int = 1, slot: int = 0) -> AdaptivePolicy:
+    policy = drafting(costs, count=count).policy("auto", slot)
+    assert isinstance(policy, AdaptivePolicy)
+    return policy
+
+
 def test_heads_that_were_measured_are_expected_to_yield_no_more_than_they_may() -> None:
     measured = replace(CHEAP, at_best=0.5)
-    for costs, best in ((CHEAP, inf), (measured, best_yield(measured, 31))):
-        policy = drafting(costs).policy("auto")
-        assert isinstance(policy, AdaptivePolicy)
-        assert policy.best_yield == best
+    bests = [adaptive(costs).best_yield for costs in (CHEAP, measured)]
+    assert bests == [inf, best_yield(measured, 31)]
+
+
+def test_auto_weighs_a_draft_model_where_it_may_pay() -> None:
+    policy = adaptive()
+    assert [type(each) for each in policy.drafters] == [LookupDrafter, ModelDrafter, ForcedDrafter]
+    policy.begin(range(3), GREEDY)
+    for n in range(3, 10):  # rounds without a draft show what they take
+        plan = policy.plan([token % 8 for token in range(n)], 50)
+        token = n % 8
+        policy.learn(Round(Draft(), Verdict(0, token), (token,), Spent(verify_s=0.01)))
+    assert isinstance(plan.drafter, ModelDrafter)
+    # Each sequence drafts for itself; one that pays alone, but not beside three others, is not asked.
+    made = drafting(count=3)
+    assert len({id(made.policy("auto", slot)) for slot in range(3)}) == 3
+    dear = PairCosts(PassCosts((1, 96), (1.0, 60.0)), PassCosts((1, 96), (0.05, 5.0)))
+    for costs, names in ((CHEAP, ["lookup", "model", "forced"]), (dear, ["lookup", "forced"])):
+        assert [each.name for each in adaptive(costs, 3, 1).drafters] == names
+    assert drafting(costs=None).policy("auto").name == "lookup"
+    with pytest.raises(UsageError, match="'model:3' needs a draft model: no draft model is loaded"):
+        drafting(model=False).policy("model")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +94,6 @@ def test_a_text_that_is_no_mode_is_refused(text: str, words: str) -> None:
         draft_mode(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "rows"), [("off", 1), ("auto", 32), ("lookup:8", 9), ("model", 4)]
-)
-def test_a_pass_asks_for_a_row_more_than_is_drafted(text: str, rows: int) -> None:
-    assert draft_mode(text).rows == rows
-
-
 @pytest.mark.parametrize("text", ["off", "lookup", "lookup:5", "model", "model:2"])
 def test_fixed_modes_plan_their_own_length(text: str) -> None:
     plan = drafting().policy(text).plan([1, 2, 3], 50)
@@ -84,40 +101,6 @@ def test_fixed_modes_plan_their_own_length(text: str) -> None:
     assert plan.drafter.name == text.partition(":")[0]
     plan.drafter.begin([1, 2, 3], GREEDY)
     assert plan.drafter.forecast([1, 2, 3]) is None, "nobody weighs what always drafts"
-
-
-def test_auto_is_adaptive_and_may_use_the_draft_model() -> None:
-    policy = drafting().policy("auto")
-    assert isinstance(policy, AdaptivePolicy)
-    assert [type(each) for each in policy.drafters] == [LookupDrafter, ModelDrafter, ForcedDrafter]
-    policy.begin(range(3), GREEDY)
-    for n in range(3, 10):  # rounds without a draft show what they take
-        plan = policy.plan([token % 8 for token in range(n)], 50)
-        token = n % 8
-        policy.learn(Round(Draft(), Verdict(0, token), (token,), Spent(verify_s=0.01)))
-    assert isinstance(plan.drafter, ModelDrafter)
-
-
-def test_each_sequence_of_a_batch_drafts_for_itself() -> None:
-    made = drafting(count=3)
-    policies = [made.policy("auto", slot) for slot in range(3)]
-    for policy in policies:
-        assert isinstance(policy, AdaptivePolicy)
-        assert [each.name for each in policy.drafters] == ["lookup", "model", "forced"]
-    assert len({id(policy) for policy in policies}) == 3
-    # A draft model that pays alone, but not beside three others, is not asked.
-    dear = PairCosts(PassCosts((1, 96), (1.0, 60.0)), PassCosts((1, 96), (0.05, 5.0)))
-    beside = drafting(dear, count=3).policy("auto", 1)
-    assert isinstance(beside, AdaptivePolicy)
-    assert [each.name for each in beside.drafters] == ["lookup", "forced"]
-
-
-def test_policies_are_new_each_time_and_need_what_they_draft_with() -> None:
-    made = drafting()
-    assert made.policy("auto") is not made.policy("auto")
-    assert drafting(costs=None).policy("auto").name == "lookup"
-    with pytest.raises(UsageError, match="'model:3' needs a draft model: no draft model is loaded"):
-        drafting(model=False).policy("model")
 
 
 @pytest.mark.parametrize("text", ["auto", "lookup:9", "model:9"])

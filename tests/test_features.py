@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,6 @@ def own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer(room: str, *words: str) -> str:
-    """Return what a command prints without a room."""
     options = ("-n", "5", "--draft", "off", "--temperature", "0")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, room, *words, *options],
@@ -52,13 +52,15 @@ def answer(room: str, *words: str) -> str:
     return done.stdout
 
 
+RUN, CHAT = ("run", "smollm2-135m", "Say hello."), ("chat", "smollm2-135m", "--plain")
+usual = cache(partial(answer, "none"))
+
+
 @pytest.mark.parametrize("room", [*ALONE, "history", "retrieval", "telemetry", "toolbox", "tui"])
 def test_run_answers_without_a_feature(room: str) -> None:
-    words = ("run", "smollm2-135m", "Say hello.")
-    assert answer(room, *words) == answer("none", *words) != ""
+    assert answer(room, *RUN) == usual(*RUN) != ""
 
 
 @pytest.mark.parametrize("room", [*ALONE, "retrieval", "telemetry", "toolbox"])
 def test_the_plain_chat_answers_without_a_feature(room: str) -> None:
-    words = ("chat", "smollm2-135m", "--plain")
-    assert answer(room, *words) == answer("none", *words) != ""
+    assert answer(room, *CHAT) == usual(*CHAT) != ""

@@ -17,13 +17,15 @@ from localspec.launch.fit import (
     require_room,
     sequences_that_fit,
 )
+from localspec.launch.load import unforeseen
 from localspec.launch.plan import make_plan
 from localspec.llama.devices import Device
 from localspec.models.architectures import heads_in
-from localspec.models.fit import Machine, Place
+from localspec.models.fit import Machine, Place, PlaceUse
 from localspec.models.gguf import GgufHeader, parse_header, read_header
 from localspec.models.memory import layer_kv_bytes, model_shape, target_rows_bytes
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.resources import Usage
 from tests.llama.tiny_models import write_qwen35
 from tests.models.gguf_builder import model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, QWEN35, Proportions, sparse_model
@@ -103,53 +105,45 @@ def test_what_is_asked_for_is_what_is_reckoned(headers: tuple[GgufHeader, GgufHe
 
 
 @pytest.mark.parametrize(
-    ("free_gb", "options", "n_ctx"),
+    ("free_gb", "kv_type", "n_ctx"),
     [
-        (64, {}, 16384),
-        (10, {}, 8192),  # 0.5 GB more of the cache alone
-        (6, {}, None),
-        (64, {"kv_type": "f32"}, 16384),
-        (16, {"kv_type": "f32"}, 8192),
+        (64, "f16", 16384),
+        (10, "f16", 8192),  # 0.5 GB more of the cache alone
+        (6, "f16", None),
+        (64, "f32", 16384),
+        (16, "f32", 8192),
     ],
 )
 def test_a_conversation_gets_a_context_that_takes_little_of_what_is_free(
     headers: tuple[GgufHeader, GgufHeader],
     free_gb: int,
-    options: dict[str, str],
+    kv_type: str,
     n_ctx: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: free_gb * GB)
-    asked = LoadOptions(gpu_layers=0, **options)  # type: ignore[arg-type]
+    asked = LoadOptions(gpu_layers=0, kv_type=kv_type)
     assert context_with_room(headers[0], None, asked) == n_ctx
 
 
-@pytest.mark.parametrize(
-    ("least_ctx", "free_gb", "asked", "n_ctx"),
-    [
+def test_a_prompt_gets_the_context_that_it_needs_as_far_as_there_is_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = sparse_model(tmp_path / "target.gguf", LLAMA_8B)
+    for least_ctx, free_gb, asked, n_ctx in (
         (0, 64, None, None),
         (4000, 64, None, None),
         (9000, 64, None, 9000),
         (200_000, 64, None, 131_072),  # what it was trained for
         (24_000, 7, None, 12_000),
         (9000, 64, 5000, 5000),
-    ],
-)
-def test_a_prompt_gets_the_context_that_it_needs_as_far_as_there_is_memory(
-    tmp_path: Path,
-    least_ctx: int,
-    free_gb: int,
-    asked: int | None,
-    n_ctx: int | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fitting, "free_ram_bytes", lambda: free_gb * GB)
-    target = sparse_model(tmp_path / "target.gguf", LLAMA_8B)
-    load = LoadOptions(gpu_layers=0, n_ctx=asked)
-    plan = make_plan(LaunchOptions(target=str(target), load=load), least_ctx=least_ctx)
-    assert plan.options.n_ctx == n_ctx
-    smaller = [each for each in plan.notes if "tokens instead of" in each]
-    assert len(smaller) == (n_ctx == 12_000)
+    ):
+        monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free_gb: free * GB)
+        load = LoadOptions(gpu_layers=0, n_ctx=asked)
+        plan = make_plan(LaunchOptions(target=str(target), load=load), least_ctx=least_ctx)
+        assert plan.options.n_ctx == n_ctx
+        smaller = [each for each in plan.notes if "tokens instead of" in each]
+        assert len(smaller) == (n_ctx == 12_000)
 
 
 def test_nothing_is_planned_where_it_cannot_be_known(
@@ -216,32 +210,22 @@ def test_memory_is_forecast_of_mtp_layers_where_they_draft_instead_of_a_draft_mo
     assert plain != pair
 
 
-def test_mtp_layers_that_a_file_lacks_are_no_layers_for_a_gpu(tmp_path: Path) -> None:
-    whole, lacking = (
-        model_shape(read_header(write_qwen35(tmp_path / f"{count}.gguf", lacking=count)))
-        for count in (0, 1)
-    )
-    assert whole is not None
-    assert lacking is not None
-    assert len(whole.layers) == len(lacking.layers)
-
-
 @pytest.mark.parametrize(
     ("free_gb", "held", "parallel", "error"),
     [
-        (20, {}, 1, None),
-        (4, {"RAM": 9 * GB}, 1, NoRoom),  # there are 4.2 GB of weights, and 0.5 GB a sequence
-        (4, {"RAM": GB // 2}, 1, ModelLoadError),
-        (6, {"RAM": 9 * GB}, 1, None),
-        (6, {"RAM": 9 * GB}, 8, NoRoom),
-        (6, {"RAM": GB // 8}, 8, None),  # alone it would have no more
+        (20, 0, 1, None),
+        (4, 9 * GB, 1, NoRoom),  # there are 4.2 GB of weights, and 0.5 GB a sequence
+        (4, GB // 2, 1, ModelLoadError),
+        (6, 9 * GB, 1, None),
+        (6, 9 * GB, 8, NoRoom),
+        (6, GB // 8, 8, None),  # alone it would have no more
     ],
 )
 def test_what_fits_beside_others_as_well_as_alone_has_room(
     headers: tuple[GgufHeader, GgufHeader],
     monkeypatch: pytest.MonkeyPatch,
     free_gb: int,
-    held: dict[str, int],
+    held: int,
     parallel: int,
     error: type[ModelLoadError] | None,
 ) -> None:
@@ -249,12 +233,13 @@ def test_what_fits_beside_others_as_well_as_alone_has_room(
     for mapped in (0, 4 * GB):  # which the system takes to be free
         free = free_gb * GB + mapped
         monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free: free)
+        others = Held({"RAM": held} if held else {}, mapped)
         if error is None:
-            require_room(pair, Held(held, mapped), parallel)
-        else:
-            with pytest.raises(error) as caught:
-                require_room(pair, Held(held, mapped), parallel)
-            assert type(caught.value) is error
+            require_room(pair, others, parallel)
+            continue
+        with pytest.raises(error) as caught:
+            require_room(pair, others, parallel)
+        assert caught.type is error
 
 
 @pytest.mark.usefixtures("machine")
@@ -277,12 +262,27 @@ def test_a_plan_next_to_others_is_one_that_has_room(
         (1 << 20, Held(), ModelLoadError),
         (1 << 20, None, ModelLoadError),
         (GB, Held(mapped_bytes=GB), ModelLoadError),
-        (GB, Held(), None),
     ):
         monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free: free)
-        if error is None:
-            assert make_plan(launch, parallel=2, others=others).target.name == "q.gguf"
-            continue
         with pytest.raises(ModelLoadError) as caught:
             make_plan(launch, parallel=2, others=others)
-        assert type(caught.value) is error
+        assert caught.type is error
+    assert make_plan(launch, parallel=2, others=Held()).target.name == "q.gguf"
+
+
+def test_memory_that_was_taken_and_not_planned_is_told_with_what_helps() -> None:
+    mb = 1_000_000
+    gpu = PlaceUse(
+        Place("CUDA0", 1000 * mb, 100 * mb),
+        Usage(400 * mb, kv_bytes=200 * mb),
+        Usage(100 * mb, compute_bytes=50 * mb),
+    )
+    for taken in (
+        {"CUDA0": Usage(500 * mb, 300 * mb, 50 * mb)},  # what is planned and kept free
+        {"RAM": Usage(9000 * mb, 9000 * mb)},
+        {"CUDA0": Usage(9000 * mb, 200 * mb)},  # the range of a file that is mapped
+    ):
+        assert list(unforeseen([gpu], taken)) == []
+    (line,) = unforeseen([gpu], {"CUDA0": Usage(500 * mb, 300 * mb, 51 * mb)})
+    assert line.startswith("caches and scratch take 351 MB of CUDA0, and 250 MB were planned")
+    assert "--ctx" in line

@@ -1,7 +1,9 @@
 """`--exact` where no width but 1 is exact, as on a GPU: passes of one width, and the same text with and without drafts."""
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,78 +15,65 @@ from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths, safe_widths
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.llama import tiny_models
+from tests.support.speaking import opened
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 PROMPT = "Repeat five times: the cat sat on the mat and looked at the dog, and the dog at the cat."
 # Beyond 256 tokens, kernels of a CPU without flash attention round passes of other widths otherwise, as those of a GPU do.
 OPTIONS = LoadOptions(n_ctx=512, threads=1, gpu_layers=0)
-ON_GPU = property(lambda _: True, lambda *_: None)
 
 
-def answers(path: Path, draft: str, parallel: int | None = 1) -> tuple[list[str], int]:
+@pytest.fixture
+def as_on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the CPU be taken for a GPU, on which only passes of one width are exact."""
+    monkeypatch.setattr(
+        LlamaModel, "on_gpu", property(lambda _: True, lambda *_: None), raising=False
+    )
+    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH)
+    monkeypatch.setattr(loading, "calibrated_widths", lambda *_: widths)
+
+
+def answers(path: Path, draft: str) -> tuple[list[str], int]:
     """Return the texts of two replies at two temperatures, and how many tokens were drafted."""
-    launch = LaunchOptions(target=str(path), draft=draft, exact=True, offline=True, load=OPTIONS)
-    if draft.startswith("model"):
-        launch = LaunchOptions(
-            target=str(path),
-            draft_model=str(path),
-            draft=draft,
-            exact=True,
-            offline=True,
-            load=OPTIONS,
-        )
-    runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
-    assert runtime.target.native.pass_width == FIXED_WIDTH
     texts, drafted = [], 0
-    for temperature in (0.0, 0.8):
-        options = ReplyOptions(SamplingParams(temperature=temperature), max_tokens=80, seed=5)
-        reply = runtime.assistant.reply(PROMPT, options)
-        texts.append(reply.text)
-        drafted += reply.acceptance.drafted
-    runtime.assistant.close()
+    with closing(opened(path, draft, exact=True, offline=True, options=OPTIONS)) as assistant:
+        assert isinstance(assistant.models.targets, LlamaSequences)
+        assert assistant.models.targets.native.pass_width == FIXED_WIDTH
+        for temperature in (0.0, 0.8):
+            options = ReplyOptions(SamplingParams(temperature=temperature), max_tokens=60, seed=5)
+            reply = assistant.reply(PROMPT, options)
+            texts.append(reply.text)
+            drafted += reply.acceptance.drafted
     return texts, drafted
 
 
-@pytest.mark.parametrize("draft", ["model:3", "lookup"])
-def test_texts_are_the_same_in_passes_of_one_width(
-    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch, draft: str
-) -> None:
-    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH)
-    monkeypatch.setattr(LlamaModel, "on_gpu", ON_GPU, raising=False)
-    monkeypatch.setattr(loading, "calibrated_widths", lambda *_: widths)
+@pytest.mark.usefixtures("as_on_gpu")
+def test_texts_are_the_same_in_passes_of_one_width(smollm2_path: Path) -> None:
     plain, none = answers(smollm2_path, "off")
-    drafted, count = answers(smollm2_path, draft)
-    assert (plain, none) == (drafted, 0)
-    assert count > 10
+    assert none == 0
+    for draft in ("model:3", "lookup"):
+        drafted, count = answers(smollm2_path, draft)
+        assert drafted == plain
+        assert count > 10
 
 
-def test_several_sequences_keep_passes_of_single_tokens(
-    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LlamaModel, "on_gpu", ON_GPU, raising=False)
-    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH)
-    monkeypatch.setattr(loading, "calibrated_widths", lambda *_: widths)
-    launch = LaunchOptions(
-        target=str(smollm2_path), draft="lookup", exact=True, offline=True, load=OPTIONS
-    )
+@pytest.mark.usefixtures("as_on_gpu")
+def test_several_sequences_keep_passes_of_single_tokens(smollm2_path: Path) -> None:
     for parallel, (width, rows) in ((2, (0, 1)), (1, (FIXED_WIDTH, FIXED_WIDTH))):
-        runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
-        targets = runtime.assistant.models.targets
-        assert isinstance(targets, LlamaSequences)
-        assert (targets.native.pass_width, targets.most_rows) == (width, rows)
-        runtime.assistant.close()
+        kind: dict[str, Any] = {"exact": True, "offline": True, "options": OPTIONS}
+        with closing(opened(smollm2_path, "lookup", parallel=parallel, **kind)) as assistant:
+            targets = assistant.models.targets
+            assert isinstance(targets, LlamaSequences)
+            assert (targets.native.pass_width, targets.most_rows) == (width, rows)
 
 
+@pytest.mark.usefixtures("as_on_gpu")
 def test_heads_of_the_file_give_way_to_lookup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     path = tiny_models.write_windowed(tmp_path / "target.gguf", 0.008, mtp=2)
-    monkeypatch.setattr(LlamaModel, "on_gpu", ON_GPU, raising=False)
-    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH)
-    monkeypatch.setattr(loading, "calibrated_widths", lambda *_: widths)
-    launch = LaunchOptions(target=str(path), exact=True, fit=False, load=OPTIONS)
-    plan = make_plan(launch)
+    plan = make_plan(LaunchOptions(target=str(path), exact=True, fit=False, load=OPTIONS))
     assert plan.heads is not None
     runtime = load(plan)
     assert runtime.assistant.models.draft_models is None

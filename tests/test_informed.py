@@ -31,7 +31,6 @@ DRAFT_MODEL = PassCosts((1, 32), (0.01, 0.05))
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the telemetry is."""
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
     return tmp_path / "telemetry"
@@ -67,7 +66,6 @@ def _request(question: str, temperature: float = 0.8) -> Request:
 
 
 def _inform(policy: AdaptivePolicy, *questions: str) -> None:
-    """Let the telemetry see that questions begin to be answered."""
     models = _models(PAIR.target, PAIR.draft_model)
     (observer,) = Telemetry().observe(models, PairCosts(TARGET, DRAFT_MODEL), 1)
     for each in questions:

@@ -44,8 +44,8 @@ def target(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def draft_model(tmp_path: Path) -> Path:
-    path = tmp_path / "draft.gguf"
+def draft_model(target: Path) -> Path:
+    path = target.with_name("draft.gguf")
     path.write_bytes(model_file())
     return path
 
@@ -78,15 +78,13 @@ def test_flags_come_to_what_is_loaded_and_what_drafts() -> None:
 
 
 def test_passes_are_as_wide_as_the_widest_mode_needs(target: Path, draft_model: Path) -> None:
-    for modes, rows in [
-        (("off",), 1),
-        (("lookup",), 16),
-        (("model:5",), 6),
-        (("auto",), 32),
-        (("off", "lookup:40"), 41),
-    ]:
+    wide = {("off",): 1, ("lookup",): 16, ("model:5",): 6, ("auto",): 32, ("off", "lookup:40"): 41}
+    for modes, rows in wide.items():
         request = pair(target, draft_model, draft=modes[0], further=modes[1:])
         assert make_plan(request).options.max_rows == rows
+    ready = make_plan(LaunchOptions(target=str(target), exact=True))
+    assert ready.exact
+    assert ready.options == LoadOptions(max_rows=32).exact(), "kernels that round alike"
 
 
 PLAIN = PassCosts((1, 32), (1.0, 1.1))
@@ -137,23 +135,13 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
     assert loading._is_idle(costs, 1) is not wins
 
 
-def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
-    ready = make_plan(LaunchOptions(target=str(target), exact=True))
-    assert ready.exact
-    assert ready.options == LoadOptions(max_rows=32).exact()
-
-
 def test_options_that_contradict_each_other_are_refused() -> None:
-    rows: list[tuple[Any, ...]] = [
-        *(
-            ({"exact": True, "load": LoadOptions(kv_type=kind)}, f"needs a bf16 cache.* is {kind}")
-            for kind in ("f32", *QUANTISED_KV_TYPES)
-        ),
-        ({"pair": "a", "target": "b"}, "pair a and target b cannot be combined"),
-        *(({"draft_length": each}, f"is {each}: it must be from 1 to 63") for each in (0, 64)),
-    ]
-    for options, words in rows:
-        refuses(words, LaunchOptions, **options)
+    for kind in ("f32", *QUANTISED_KV_TYPES):
+        load = LoadOptions(kv_type=kind)
+        refuses(f"needs a bf16 cache.* is {kind}", LaunchOptions, exact=True, load=load)
+    refuses("pair a and target b cannot be combined", LaunchOptions, "a", "b")
+    for length in (0, 64):
+        refuses(f"is {length}: it must be from 1 to 63", LaunchOptions, draft_length=length)
     for request_ in [LaunchOptions(draft="model"), LaunchOptions(target="t", draft="model")]:
         refuses("has no draft model: name one with --draft-model", make_plan, request_)
 
@@ -250,8 +238,8 @@ def test_layers_go_where_they_fit_or_where_the_user_sends_them(
     def layers(plan: FitPlan | None, **more: Any) -> tuple[int | None, int | None, Any]:
         ready = fitted(plan, **more)
         assert ready.draft_options is not None
-        draft_options = ready.draft_options
-        return ready.options.gpu_layers, draft_options.gpu_layers, draft_options.devices
+        own = ready.draft_options
+        return ready.options.gpu_layers, own.gpu_layers, own.devices
 
     gpu = PlaceUse(Place("GPU", 1, 0), Usage(), Usage())
     plan = fit_plan(target_layers=5, draft_layers=0)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +11,21 @@ import msgspec
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Echo, Finished, Reply, RequestFailed, Text, TokenLogprob
+from localspec.chat.events import Echo, Finished, Reply, Text, TokenLogprob
 from localspec.chat.request import Request
-from localspec.decoding.policy import plain_policy
-from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.messages import Message
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.options import LoadOptions, ReplyOptions, SamplingParams
+from tests.support.speaking import heard, opened
 
 PROMPT = "The rivers of France are the Loire, the Seine, the Rhone,"
 _BF16 = 30
 _TOP = 5
+EXACT = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0).exact()
 Delta = list[tuple[float, list[float]]]
 
 
 def by_llama_cpp(path: Path, prompt: str, count: int, said: Sequence[int]) -> Delta:
-    """Return each said token's log probability and the best five, from `llama_get_logits_ith` one token at a time.
-
-    Args:
-        path: of the model.
-        prompt: whose first `count` tokens come before.
-        count: how many.
-        said: what follows them.
-    """
+    """Return the log probability of each token said behind the first `count` of a prompt, and the best five, by `llama_get_logits_ith`."""
     model_params = native.llama_model_default_params()
     model_params.n_gpu_layers, model_params.use_extra_bufts = 0, False
     model = native.llama_model_load_from_file(str(path).encode(), model_params)
@@ -63,43 +56,34 @@ def by_llama_cpp(path: Path, prompt: str, count: int, said: Sequence[int]) -> De
 
 def told_by(
     assistant: Assistant, *, drafting: bool, **more: Any
-) -> tuple[list[TokenLogprob], Finished]:
+) -> tuple[list[TokenLogprob], Reply]:
     sampling = SamplingParams(temperature=0.8, top_k=10, repeat_penalty=1.1)
     options = ReplyOptions(sampling, seed=5, max_tokens=24)
-    policy = None if drafting else lambda _slot: plain_policy()
-    assistant.models.target.truncate(0)
-    assistant.submit(Request(1, (), options, raw=PROMPT, logprobs=_TOP, **more), policy=policy)
-    told: list[TokenLogprob] = []
-    while True:
-        assistant.step()
-        for _, event in assistant.take():
-            if isinstance(event, RequestFailed):
-                raise event.error
-            if isinstance(event, Text | Echo):
-                told += event.logprobs
-            if isinstance(event, Finished):
-                return told, event
+    request = Request(1, (), options, raw=PROMPT, logprobs=_TOP, **more)
+    reply, events = heard(assistant, request, drafting=drafting)
+    texts = [each for each in events if isinstance(each, Text | Echo)]
+    return [logprob for each in texts for logprob in each.logprobs], reply
+
+
+def assert_alike(told: list[TokenLogprob], wanted: Delta) -> None:
+    for each, (logprob, best) in zip(told, wanted, strict=True):
+        assert each.logprob == pytest.approx(logprob, abs=1e-4)
+        assert [other for _, other in each.top] == pytest.approx(best, abs=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.weights
 def test_they_are_those_of_the_rows_with_and_without_drafting(smollm2_path: Path) -> None:
-    path, options = str(smollm2_path), LoadOptions(n_ctx=1024, threads=1, gpu_layers=0).exact()
-    launch = LaunchOptions(target=path, draft_model=path, draft="model", load=options)
-    assistant = load(make_plan(launch)).assistant
-    plain, finished = told_by(assistant, drafting=False)
-    drafted, again = told_by(assistant, drafting=True)
-    assistant.close()
-    reply = finished.reply
-    assert again.reply.tokens == reply.tokens
-    assert again.reply.acceptance.accepted > 0
+    with closing(opened(smollm2_path, "model", options=EXACT)) as assistant:
+        plain, reply = told_by(assistant, drafting=False)
+        drafted, again = told_by(assistant, drafting=True)
+    assert again.tokens == reply.tokens
+    assert again.acceptance.accepted > 0
     wanted = by_llama_cpp(smollm2_path, PROMPT, reply.prompt_tokens, reply.tokens)
-    assert len(wanted) == len(plain) == len(drafted) > 10
+    assert len(wanted) > 10
     for told in (plain, drafted):
         assert "".join(each.piece for each in told) == reply.text
-        for each, (logprob, best) in zip(told, wanted, strict=True):
-            assert each.logprob == pytest.approx(logprob, abs=1e-4)
-            assert [other for _, other in each.top] == pytest.approx(best, abs=1e-4)
+        assert_alike(told, wanted)
 
 
 @pytest.mark.slow
@@ -108,21 +92,15 @@ def test_they_are_those_of_the_rows_with_and_without_drafting(smollm2_path: Path
 def test_those_of_a_prompt_are_those_of_its_rows_and_change_no_answer(
     smollm2_path: Path, draft: str
 ) -> None:
-    options = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0).exact()
-    launch = LaunchOptions(target=str(smollm2_path), draft=draft, load=options)
-    assistant = load(make_plan(launch)).assistant
-    bare, finished = told_by(assistant, drafting=True)
-    told, again = told_by(assistant, drafting=True, echo=True, keep=0, deterministic=True)
-    ids = tuple(assistant.models.tokenizer.tokenize(PROMPT, add_special=True, parse_special=True))
-    assistant.close()
-    assert again.reply.tokens == finished.reply.tokens
+    with closing(opened(smollm2_path, draft, options=EXACT)) as assistant:
+        bare, reply = told_by(assistant, drafting=True)
+        told, again = told_by(assistant, drafting=True, echo=True, keep=0, deterministic=True)
+        ids = assistant.models.tokenizer.tokenize(PROMPT, add_special=True, parse_special=True)
+    assert again.tokens == reply.tokens
     assert told[len(ids) :] == bare
     assert "".join(each.piece for each in told[: len(ids)]) == PROMPT
     assert (told[0].logprob, told[0].top) == (None, ())
-    wanted = by_llama_cpp(smollm2_path, PROMPT, 1, ids[1:])
-    for each, (logprob, best) in zip(told[1 : len(ids)], wanted, strict=True):
-        assert each.logprob == pytest.approx(logprob, abs=1e-4)
-        assert [other for _, other in each.top] == pytest.approx(best, abs=1e-4)
+    assert_alike(told[1 : len(ids)], by_llama_cpp(smollm2_path, PROMPT, 1, ids[1:]))
 
 
 CODE = """def mean(values):
@@ -143,9 +121,7 @@ def spread(values):
 def test_a_prediction_is_accepted_from_and_changes_no_text(
     smollm2_path: Path, temperature: float
 ) -> None:
-    load_options = LoadOptions(n_ctx=1024, gpu_layers=0)
-    launch = LaunchOptions(target=str(smollm2_path), draft="lookup", exact=True, load=load_options)
-    assistant = load(make_plan(launch)).assistant
+    assistant = opened(smollm2_path, "lookup", exact=True)
     sampling = SamplingParams(temperature=temperature, top_k=5)
     options = ReplyOptions(sampling, seed=3, max_tokens=80)
     messages = (Message.user(f"Give each function a docstring.\n\n{CODE}"),)

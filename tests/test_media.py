@@ -4,6 +4,7 @@ import base64
 import io
 import struct
 import zlib
+from itertools import product
 
 import pytest
 from PIL import Image
@@ -14,48 +15,51 @@ from localspec.messages import MEDIA, MediaPart, Message, TextPart, from_json, t
 from tests.support.media import picture_file
 
 
-def png(width: int = 3, height: int = 2, colour: tuple[int, int, int] = (200, 10, 30)) -> bytes:
+def file_of(image: Image.Image, kind: str = "PNG", **more: object) -> bytes:
     file = io.BytesIO()
-    Image.new("RGB", (width, height), colour).save(file, "PNG")
+    image.save(file, kind, **more)
     return file.getvalue()
+
+
+def png(width: int = 3, height: int = 2) -> bytes:
+    return file_of(Image.new("RGB", (width, height), (200, 10, 30)))
 
 
 def bomb() -> bytes:
     """Return a PNG of 30,000 by 30,000 pixels in a hundred bytes."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
+    made = b"\x89PNG\r\n\x1a\n"
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")):
+        made += (
             struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         )
-
-    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b""))
-        + chunk(b"IEND", b"")
-    )
+    return made
 
 
 def url(data: bytes, kind: str = "image/png") -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def user(*parts: object) -> dict[str, object]:
-    return {"role": "user", "content": list(parts)}
+def read(*parts: object, role: str = "user") -> Message:
+    return from_json({"role": role, "content": list(parts)})
+
+
+def words(text: str) -> dict[str, object]:
+    return {"type": "text", "text": text}
+
+
+def shown(address: str) -> dict[str, object]:
+    return {"type": "image_url", "image_url": {"url": address}}
+
+
+def played(data: str) -> dict[str, object]:
+    return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
 
 
 def test_a_message_has_its_parts_in_order() -> None:
-    look, hear = png(), b"RIFF\x24\0\0\0WAVEfmt "
-    sound = {"data": base64.b64encode(hear).decode(), "format": "wav"}
-    message = from_json(
-        user(
-            {"type": "text", "text": "before"},
-            {"type": "image_url", "image_url": {"url": url(look)}},
-            {"type": "text", "text": "between "},
-            {"type": "text", "text": "them"},
-            {"type": "input_audio", "input_audio": sound},
-        )
+    sound = base64.b64encode(b"RIFF\x24\0\0\0WAVEfmt ").decode()
+    message = read(
+        words("before"), shown(url(png())), words("between "), words("them"), played(sound)
     )
     kinds = [each.kind if isinstance(each, MediaPart) else each for each in message.parts]
     assert kinds == [TextPart("before"), "image", TextPart("between them"), "audio"]
@@ -63,10 +67,9 @@ def test_a_message_has_its_parts_in_order() -> None:
     first, second = message.media
     assert to_json(message)["content"] == f"before{first.marker}between them{second.marker}"
     assert first.marker[0] == first.marker[-1] == MEDIA
-
-
-def test_what_a_model_reads_changes_between_the_media() -> None:
+    # What a model reads changes between them.
     part = MediaPart.of(png(), "a.png")
+    assert part.data_url == url(part.data)
     message = Message("user", (TextPart("a"), TextPart("b"), part, TextPart("c")))
     assert message.changed(str.upper).parts == (TextPart("AB"), part, TextPart("C"))
 
@@ -90,79 +93,50 @@ def test_what_cannot_be_read_is_refused_in_one_line(data: bytes, word: str) -> N
     assert "\x1b" not in str(error.value)
 
 
-@pytest.mark.parametrize("at", range(0, len(png(9, 9)) - 20, 7))
-def test_a_truncated_picture_is_refused(at: int) -> None:
-    with pytest.raises(UsageError, match="damaged"):
-        picture(png(9, 9)[:at], "a.png")
+def test_a_truncated_picture_and_one_with_damaged_tags_are_refused() -> None:
+    whole = png(9, 9)
+    damaged = [whole[:at] for at in range(0, len(whole) - 20, 7)]
+    for each in (*damaged, file_of(Image.new("RGB", (3, 2)), exif=b"MM\0*\0\0\0")):
+        with pytest.raises(UsageError, match="damaged"):
+            picture(each, "a.png")
 
 
-def test_a_picture_with_damaged_tags_is_refused() -> None:
-    file = io.BytesIO()
-    Image.new("RGB", (3, 2)).save(file, "PNG", exif=b"MM\0*\0\0\0")
-    with pytest.raises(UsageError, match="damaged"):
-        picture(file.getvalue(), "a.png")
-
-
-def test_pixels_stand_upright_and_without_alpha() -> None:
-    file, turned = io.BytesIO(), Image.Exif()
+def test_pixels_stand_upright_without_alpha_in_their_shades() -> None:
+    turned = Image.Exif()
     turned[0x0112] = 6  # a camera that was held upright
-    Image.new("RGB", (4, 2)).save(file, "JPEG", exif=turned)
-    assert picture(file.getvalue(), "a.jpg")[:2] == (2, 4)
-    file = io.BytesIO()
-    Image.new("RGBA", (1, 1), (1, 2, 3, 4)).save(file, "PNG")
-    assert picture(file.getvalue(), "a.png") == (1, 1, b"\x01\x02\x03")
+    made = file_of(Image.new("RGB", (4, 2)), "JPEG", exif=turned)
+    assert picture(made, "a.jpg")[:2] == (2, 4)
+    made = file_of(Image.new("RGBA", (1, 1), (1, 2, 3, 4)))
+    assert picture(made, "a.png") == (1, 1, b"\x01\x02\x03")
+    shades = Image.new("I;16", (2, 1))
+    for at, shade in enumerate((0x4321, 0xFFFF)):
+        shades.putpixel((at, 0), shade)
+    assert picture(file_of(shades), "x").rgb == bytes([0x43] * 3 + [0xFF] * 3)
 
 
 @pytest.mark.parametrize(
-    "part",
+    ("parts", "word"),
     [
-        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
-        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,!!"}},
-        {"type": "input_audio", "input_audio": {"data": "é", "format": "wav"}},
+        ([shown("https://example.org/a.png")], None),
+        ([shown("file:///etc/passwd")], None),
+        ([shown("data:image/png;base64,!!")], None),
+        ([played("é")], None),
+        # Pictures and sounds of the whole message are counted.
+        ([shown(url(png())), words("x"), shown(url(b"words"))], "^picture 2 of the message is "),
+        ([shown(url(png())), words("x"), played("aaaa")], "^sound 1 of the message is "),
     ],
 )
-def test_nothing_is_fetched_and_no_damaged_base64_is_taken(part: dict[str, object]) -> None:
-    with pytest.raises(UsageError):
-        from_json(user(part))
-
-
-def test_an_error_counts_pictures_and_sounds_of_the_whole_message() -> None:
-    look, wrong = (
-        {"type": "image_url", "image_url": {"url": url(data)}} for data in (png(), b"words")
-    )
-    sound = {"type": "input_audio", "input_audio": {"data": "aaaa", "format": "wav"}}
-    for last, name in ((wrong, "picture 2"), (sound, "sound 1")):
-        with pytest.raises(UsageError, match=f"^{name} of the message is "):
-            from_json(user(look, {"type": "text", "text": "x"}, last))
-
-
-def test_only_the_user_shows_something() -> None:
-    part = {"type": "image_url", "image_url": {"url": url(png())}}
+def test_nothing_is_fetched_and_nothing_damaged_is_taken(
+    parts: list[object], word: str | None
+) -> None:
+    with pytest.raises(UsageError, match=word):
+        read(*parts)
     with pytest.raises(UsageError, match="only messages of the user"):
-        from_json({**user(part), "role": "assistant"})
+        read(shown(url(png())), role="assistant")
 
 
-def test_kinds() -> None:
-    assert media_kind(b"RIFF\0\0\0\0WEBP") == "image"
-    assert media_kind(b"RIFF\0\0\0\0AVI ") is None
-    assert media_kind(b"ID3\x04") == "audio"
-    part = MediaPart.of(png(), "a.png")
-    assert part.data_url == url(part.data)
-
-
-def test_a_grey_picture_of_16_bits_keeps_its_shades() -> None:
-    file = io.BytesIO()
-    shades = Image.new("I;16", (2, 1))
-    shades.putpixel((0, 0), 0x4321)
-    shades.putpixel((1, 0), 0xFFFF)
-    shades.save(file, "PNG")
-    assert picture(file.getvalue(), "x").rgb == bytes([0x43] * 3 + [0xFF] * 3)
-
-
-@pytest.mark.parametrize("number", range(20))
-def test_a_picture_is_shrunk_within_a_size(number: int) -> None:
-    for within in ((32, 16), (16, 8), (1, 16)):
+def test_a_picture_is_shrunk_within_a_size() -> None:
+    for number, within in product(range(20), ((32, 16), (16, 8), (1, 16))):
         width, height, rgb = picture(picture_file(number), "x", within)
         assert width <= within[0]
         assert height <= within[1]
@@ -185,11 +159,6 @@ def mp3(
     return before + (head + bytes(size - 4)) * frames
 
 
-def hidden_mp3() -> bytes:
-    """Return frames of 36 bytes behind headers that claim 160 kbit/s and have no header of their kind behind them."""
-    return (b"\xff\xf3\xe8\xc0" + mp3(18) + b"\0") * 6_000
-
-
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -209,8 +178,8 @@ def hidden_mp3() -> bytes:
         (wav(384_001), "samples a second"),
         (mp3(101_000), "minutes"),
         (mp3(12, before=b"ID3\4\0\0\0\0\0\1\0") + mp3(101_000), "minutes"),
-        # Ten frames of 1,440 bytes, each over many of 36, that no decoder takes for frames.
-        (hidden_mp3(), "minutes"),
+        # Frames of 36 bytes behind headers that claim 160 kbit/s and have none of their kind behind them.
+        ((b"\xff\xf3\xe8\xc0" + mp3(18) + b"\0") * 6_000, "minutes"),
         (mp3(9, head=b"\xff\xf3\x08\xc0"), "header"),  # says no size
         (b"\xff" * 9_000_000, "header"),
         (mp3(1)[:11], "header"),
@@ -230,11 +199,13 @@ def test_a_sound_that_claims_to_be_long_or_says_nothing_is_not_decoded(
 
 
 def test_the_length_of_an_mp3_is_that_of_its_frames() -> None:
+    assert media_kind(b"RIFF\0\0\0\0WEBP") == "image"
+    assert media_kind(b"RIFF\0\0\0\0AVI ") is None
+    assert media_kind(b"ID3\x04") == "audio"
     assert sound_seconds(mp3(1000)) == pytest.approx(36.0)
-    assert sound_seconds(mp3(100, before=bytes(7)) + b"TAG" + bytes(125)) == pytest.approx(
-        3.6, abs=0.1
-    )
-    assert sound_seconds(mp3(100) + b"\xff\0junk" + mp3(100)) == pytest.approx(7.2, abs=0.1)
+    tagged, junk = mp3(100, before=bytes(7)) + b"TAG" + bytes(125), b"\xff\0junk"
+    assert sound_seconds(tagged) == pytest.approx(3.6, abs=0.1)
+    assert sound_seconds(mp3(100) + junk + mp3(100)) == pytest.approx(7.2, abs=0.1)
     for head, size, seconds in (
         (b"\xff\xfb\x90\0", 417, 1152 / 44_100),
         (b"\xff\xfb\x92\0", 418, 1152 / 44_100),  # padded

@@ -19,7 +19,6 @@ from localspec.messages import (
     from_json,
     to_json,
 )
-from tests.support.checks import refuses
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates, too
 WORDS = st.text(max_size=20).filter(str.strip)
@@ -45,9 +44,6 @@ def messages(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Message]:
         | st.builds(Message, st.just("assistant"), st.lists(words | calls).map(tuple), texts)
         | st.builds(Message, st.just("tool"), st.tuples(results))
     )
-
-
-MESSAGES = messages(ANY_TEXT)
 
 
 @st.composite
@@ -121,27 +117,13 @@ def test_json_loses_no_byte_of_any_message(as_read: Message, message: Message) -
 
 
 def test_json_is_the_form_of_chat_bodies() -> None:
-    call = ToolCall("c1", "add", '{"a": 1}')
-    for message, value in [
-        (Message.system("Be brief."), {"role": "system", "content": "Be brief."}),
-        (
-            Message("assistant", (TextPart("Let me see."), call), "hm"),
-            {
-                "role": "assistant",
-                "content": "Let me see.",
-                "reasoning_content": "hm",
-                "tool_calls": [
-                    {
-                        "id": "c1",
-                        "type": "function",
-                        "function": {"name": "add", "arguments": '{"a": 1}'},
-                    }
-                ],
-            },
-        ),
-        (Message("tool", (ToolResult("c1", "3"),)), {"role": "tool", "tool_call_id": "c1", "content": "3"}),
-    ]:  # fmt: skip
-        assert to_json(message) == value
+    said = Message("assistant", (TextPart("Let me see."), ToolCall("c1", "add", '{"a": 1}')), "hm")
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    words = {"content": "Let me see.", "reasoning_content": "hm"}
+    assert to_json(said) == {"role": "assistant", **words, "tool_calls": [call]}
+    assert to_json(Message.system("Be brief.")) == {"role": "system", "content": "Be brief."}
+    result = to_json(Message("tool", (ToolResult("c1", "3"),)))
+    assert result == {"role": "tool", "tool_call_id": "c1", "content": "3"}
 
 
 def test_bodies_of_others_are_read() -> None:
@@ -163,38 +145,40 @@ CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
 
 
 def test_json_that_is_no_message_is_refused_in_one_line() -> None:
-    for value, words in [
+    wrong: list[tuple[Any, str]] = [
         ("Hi", "object"),
+        (5, "is not an object"),
         ({}, "role"),
         ({"role": ["user"], "content": "x"}, "role"),
+        ({"role": "x", "content": "a"}, "choose one of system, developer, user"),
         ({"role": "x\n\x1b[2J" * 50, "content": "x"}, r"x\\n\\x1b"),
         ({"role": "user"}, "the content of message 3 is empty or not text"),
-        ({"role": "user", "content": " \n"}, "is empty"),
-        ({"role": "user", "content": 5}, "content"),
-        ({"role": "user", "content": ["x"]}, r"content\[0\]"),
-        ({"role": "user", "content": [{"type": "text"}]}, "`text`"),
-        ({"role": "user", "content": [{"type": "text", "text": ""}]}, "a part of message 3"),
-        ({"role": "assistant", "content": "x", "reasoning_content": 5}, "reasoning_content"),
         ({"role": "tool", "content": "x"}, "tool_call_id"),
         ({"role": "tool", "tool_call_id": "1"}, "content"),
-        ({"role": "assistant", "content": "x", "tool_calls": {}}, "tool_calls"),
-        ({"role": "assistant", "tool_calls": ["x"]}, r"tool_calls\[0\]"),
-        ({"role": "assistant", "tool_calls": [CALL, {**CALL, "id": 2}]}, r"tool_calls\[1\].id"),
-        ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}, "arguments"),
-    ]:  # fmt: skip
+        ({"role": "assistant", "content": "x", "reasoning_content": 5}, "reasoning_content"),
+    ]
+    contents: list[tuple[Any, str]] = [
+        (" \n", "is empty"),
+        (5, "content"),
+        (["x"], r"content\[0\]"),
+        ([{"type": "text"}], "`text`"),
+        ([{"type": "text", "text": ""}], "a part of message 3"),
+        ("\ud800", "content of message 3 has half of a character"),
+    ]
+    calls: list[tuple[Any, str]] = [
+        ({}, "tool_calls"),
+        (["x"], r"tool_calls\[0\]"),
+        ([CALL, {**CALL, "id": 2}], r"tool_calls\[1\].id"),
+        ([{"id": "1", "function": {"name": "f"}}], "arguments"),
+    ]
+    wrong += [({"role": "user", "content": each}, words) for each, words in contents]
+    wrong += [({"role": "assistant", "tool_calls": each}, words) for each, words in calls]
+    for value, words in wrong:
         with pytest.raises(UsageError, match=words) as caught:
             from_json(value, "message 3")
         assert "message 3" in str(caught.value)
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 300
-    rows: list[tuple[Any, ...]] = [
-        (5, "is not an object"),
-        ({"role": "x", "content": "a"}, "choose one of system, developer, user"),
-        ({"role": "user", "content": "\ud800"}, "content of m has half of a character"),
-        ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "a"}}]}, "arguments"),
-    ]  # fmt: skip
-    for value, words in rows:
-        refuses(words, from_json, value, "m")
 
 
 @given(
@@ -214,13 +198,10 @@ def test_nothing_else_is_raised_whatever_comes(value: object, name: str, role: s
 
 
 def test_a_change_reaches_all_that_a_model_reads() -> None:
-    document = DocumentPart("n", "x")
-    assert Message.user("x", [document]).changed(str.upper) == Message.user(
-        'X\n\n<FILE NAME="N">\nX\n</FILE>'
-    )
+    changed = Message.user("x", [DocumentPart("n", "x")]).changed(str.upper)
+    assert changed == Message.user('X\n\n<FILE NAME="N">\nX\n</FILE>')
     called = Message("assistant", (ToolCall("i", "f", "{}"), TextPart("x")), "hm")
-    assert called.changed(str.upper) == Message(
-        "assistant", (TextPart("X"), ToolCall("I", "F", "{}")), "HM"
-    )
+    assert called.changed(str.upper).parts == (TextPart("X"), ToolCall("I", "F", "{}"))
+    assert called.changed(str.upper).thinking == "HM"
     result = Message("tool", (ToolResult("i", "x", True),))
-    assert result.changed(str.upper) == Message("tool", (ToolResult("I", "X", True),))
+    assert result.changed(str.upper).parts == (ToolResult("I", "X", True),)

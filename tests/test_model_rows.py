@@ -40,7 +40,6 @@ def memory(speed: float | None) -> list[Memory]:
 
 
 def place(folder: Path, *models: ModelEntry) -> None:
-    """Let the store of a folder have models."""
     blobs = folder / "data" / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
     for model in models:
@@ -85,14 +84,6 @@ def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> 
     widest = max(choices(), key=lambda each: len(each.name)).name
     row = ModelRow(widest, 120 * GB, False, True, "chat", True, 9.9).line(len(widest))
     assert row.index("  chat") <= 34, "forty columns"
-
-
-def test_the_hint_of_a_choice_has_all_that_is_known(registry: Registry, tmp_path: Path) -> None:
-    best = choices(registry, memory(28 * GB))[0]
-    rest = "chat · its draft model could make it faster"
-    assert best.hint == f"2.0 GB to download · about 14 tokens/s · {rest}"
-    place(tmp_path, registry.model("middle"))
-    assert choices(registry, memory(None))[0].hint == f"2.0 GB, here · {rest}"
 
 
 def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,6 @@ from localspec.options import (
 )
 from localspec.options.fields import from_text
 from localspec.tui.settings import SETTINGS, ChatSettings
-from tests.option_values import values
 from tests.support.checks import refuses
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
@@ -57,15 +56,12 @@ _VALUES: Mapping[str, Any] = {
 
 
 class ArrivedError(Exception):
-    """What a launch and a reply would be made with."""
-
     def __init__(self, launch: LaunchOptions, reply: ReplyOptions) -> None:
         super().__init__(launch, reply)
         self.values = values_of(launch) | values_of(reply)
 
 
 def another(option: Option) -> Any:
-    """Return a value that is not the default."""
     if option.kind == "choice":
         return next(each for each in option.choices[::-1] if each != option.default)
     if option.name in _VALUES:
@@ -75,7 +71,6 @@ def another(option: Option) -> Any:
 
 
 def flag_of(option: Option, folder: Path) -> list[str]:
-    """Return what a user types for the other value."""
     flag, value = f"--{option.name.replace('_', '-')}", another(option)
     if option.kind == "switch":
         return [flag if value else f"--no-{flag.removeprefix('--')}"]
@@ -88,7 +83,6 @@ def flag_of(option: Option, folder: Path) -> list[str]:
 
 
 def takers(verb: str) -> list[Option]:
-    """Return the options that a verb has flags of."""
     names = {each.name for each in command(verb).params}
     return [each for each in ALL if each.name in names]
 
@@ -309,14 +303,6 @@ def test_a_list_that_names_none_is_refused_and_an_empty_one_is_none() -> None:
                 option.read(given_texts)
         for none in ("", [], [""]):
             assert option.read(none) == ()
-
-
-@given(st.sampled_from(ALL), st.data())
-def test_what_an_option_can_have_it_takes(option: Option, data: st.DataObject) -> None:
-    value = data.draw(values(option))
-    kind = LaunchOptions if option in OF_LAUNCH else ReplyOptions
-    told = values_of(changed(kind(), {option.name: value}))[option.name]
-    assert told == value or option.name == "json_schema"
 
 
 @given(

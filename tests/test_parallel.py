@@ -1,5 +1,6 @@
 """Loading for several sequences on real weights: how many at once, and what is given up for it."""
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,19 +9,16 @@ import pytest
 
 from localspec.calibration.calibrated import Calibration
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.lookup import LookupDrafter
-from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.model import Role
-from localspec.decoding.policy import AdaptivePolicy, FixedPolicy
+from localspec.decoding.policy import AdaptivePolicy
 from localspec.engine.protocol import Loading, Measuring
 from localspec.errors import ModelLoadError
 from localspec.launch import load as loading
 from localspec.launch import plan as planning
-from localspec.launch.fit import sequences_that_fit
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions
+from tests.support.speaking import opened
 
 pytestmark = pytest.mark.weights
 
@@ -36,12 +34,10 @@ def test_no_more_than_the_memory_holds(smollm2_path: Path, monkeypatch: pytest.M
     plan = make_plan(launch(smollm2_path), parallel=3)
     with pytest.raises(ModelLoadError, match="3 sequences of 512 tokens do not fit"):
         load(plan, parallel=3)
-    assistant = load(plan, parallel=None).assistant
-    assert assistant.count <= 2
-    assistant.close()
-    unfitted = load(replace(plan, fit=False), parallel=3).assistant
-    assert unfitted.count == 3
-    unfitted.close()
+    for parallel, fit, count in ((None, True, 2), (3, False, 3)):
+        with closing(load(replace(plan, fit=fit), parallel=parallel).assistant) as assistant:
+            assert assistant.count <= count
+            assert fit or assistant.count == count
 
 
 def calibrated_as(
@@ -73,40 +69,18 @@ def test_auto_is_what_costs_suggest_and_measuring_again_has_a_reason(
     assert measured == [f"{smollm2_path} (again: busy last time)"]
 
 
-def test_each_sequence_drafts_for_itself(smollm2_path: Path) -> None:
-    for draft, kind in (("model", ModelDrafter), ("lookup", LookupDrafter)):
-        small = str(smollm2_path) if draft == "model" else None
-        plan = make_plan(launch(smollm2_path, draft, small), parallel=2)
-        assistant = load(plan, parallel=2).assistant
-        models = assistant.models
-        views = () if models.draft_models is None else models.draft_models.views
-        assert (len(models.targets.views), len(views)) == (2, 2 if small else 0)
-        policies = assistant.policies
-        drafters = [each.drafter for each in policies if isinstance(each, FixedPolicy)]
-        assert [type(each) for each in drafters] == [kind, kind]
-        assert drafters[0] is not drafters[1]
-        assistant.close()
-    header = read_header(smollm2_path)
-    small_, large = (sequences_that_fit(header, LoadOptions(n_ctx=n)) or 0 for n in (256, 4096))
-    assert small_ > 10 * large > 0, "fewer fit, the larger they are"
-
-
-WIDTHS = (1, 2, 4, 8, 16, 32, 64)
-
-
 @pytest.mark.parametrize("pays", [True, False])
 def test_auto_keeps_a_draft_model_that_pays_beside_the_others(
     smollm2_path: Path, monkeypatch: pytest.MonkeyPatch, pays: bool
 ) -> None:
     """Where each further row costs a whole pass, nothing is gained by drafting beside another."""
-    beside = [1.0] * 7 if pays else [1.0, 1.0, 4.0, 8.0, 16.0, 32.0, 64.0]
-    calibrated_as(monkeypatch, PassCosts(WIDTHS, tuple(beside)), PassCosts(WIDTHS, (0.05,) * 7))
-    plan = make_plan(launch(smollm2_path, "auto", str(smollm2_path)), parallel=2)
-    assistant = load(plan, parallel=2).assistant
-    assert (assistant.models.draft_models is not None) is pays
-    for policy in assistant.policies:
-        assert isinstance(policy, AdaptivePolicy)
-        assert [each.name for each in policy.drafters] == (
-            ["lookup", "model", "forced"] if pays else ["lookup", "forced"]
-        )
-    assistant.close()
+    widths = (1, 2, 4, 8, 16, 32, 64)
+    beside = (1.0,) * 7 if pays else (1.0, 1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+    calibrated_as(monkeypatch, PassCosts(widths, beside), PassCosts(widths, (0.05,) * 7))
+    speaker = opened(smollm2_path, "auto", smollm2_path, parallel=2, options=OPTIONS)
+    with closing(speaker) as assistant:
+        assert (assistant.models.draft_models is not None) is pays
+        names = ["lookup", "model", "forced"] if pays else ["lookup", "forced"]
+        for policy in assistant.policies:
+            assert isinstance(policy, AdaptivePolicy)
+            assert [each.name for each in policy.drafters] == names

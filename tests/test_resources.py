@@ -35,70 +35,52 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write(tmp_path, {siblings.format(cpu): cpu % 8 for cpu in range(16)})
 
 
+CGROUP = "sys/fs/cgroup"
+
+
 @linux
 @pytest.mark.parametrize(
     ("quota", "threads"),
     [
-        (None, 8),
-        ("max 100000", 8),
-        ("200000 100000", 2),
-        ("350000 100000", 3),
-        ("20000 100000", 1),
-        ("9900000 100000", 8),
-        ("", 8),
-        ("nonsense", 8),
-        ("100000 0", 8),
+        *[("max 100000", 8), ("9900000 100000", 8), ("", 8), ("nonsense", 8), ("100000 0", 8)],
+        *[("200000 100000", 2), ("350000 100000", 3), ("20000 100000", 1)],
     ],
 )
 def test_a_thread_for_each_physical_core_that_a_container_s_quota_allows(
-    root: Path, quota: str | None, threads: int
+    root: Path, quota: str, threads: int
 ) -> None:
-    if quota is not None:
-        write(root, {"proc/self/cgroup": "0::/docker/abc", "sys/fs/cgroup/cpu.max": quota})
+    assert default_threads(root) == 8
+    write(root, {"proc/self/cgroup": "0::/docker/abc", f"{CGROUP}/cpu.max": quota})
     assert default_threads(root) == threads
 
 
-OLD = "sys/fs/cgroup/cpu,cpuacct"
-
-
 @linux
-@pytest.mark.parametrize(
-    ("files", "threads"),
-    [
-        (
-            {
-                "proc/self/cgroup": "0::/user/mine",
-                "sys/fs/cgroup/user/cpu.max": "300000 100000",
-                "sys/fs/cgroup/user/mine/cpu.max": "500000 100000",
-            },
-            3,
-        ),
-        (
-            {
-                "proc/self/cgroup": "5:cpu,cpuacct:/box\n4:memory:/box",
-                f"{OLD}/box/cpu.cfs_quota_us": 400000,
-                f"{OLD}/box/cpu.cfs_period_us": 100000,
-                f"{OLD}/cpu.cfs_quota_us": -1,
-                f"{OLD}/cpu.cfs_period_us": 100000,
-            },
-            4,
-        ),
-    ],
-    ids=["the tightest of all", "the first version"],
-)
-def test_control_groups_bound_the_threads(
-    root: Path, files: dict[str, object], threads: int
-) -> None:
-    assert default_threads(write(root, files)) == threads
-
-
-@linux
-def test_every_cpu_is_a_core_where_the_system_does_not_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
+def test_control_groups_bound_the_threads(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tightest = {"user/cpu.max": "300000 100000", "user/mine/cpu.max": "500000 100000"}
+    first = {f"cpu,cpuacct/{name}.cfs_period_us": 100000 for name in ("cpu", "box/cpu")}
+    first |= {"cpu,cpuacct/box/cpu.cfs_quota_us": 400000, "cpu,cpuacct/cpu.cfs_quota_us": -1}
+    cases: list[tuple[str, Mapping[str, object], int]] = [
+        ("0::/user/mine", tightest, 3),
+        ("5:cpu,cpuacct:/box\n4:memory:/box", first, 4),  # the first version
+    ]
+    for group, files, threads in cases:
+        write(root, {f"{CGROUP}/{name}": content for name, content in files.items()})
+        write(root, {"proc/self/cgroup": group})
+        assert default_threads(root) == threads
+    # Every CPU is a core where the system does not say.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 3, 4})
-    assert default_threads(tmp_path) == 3
+    assert default_threads(root / "nowhere") == 3
+    monkeypatch.undo()
+    assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
+
+
+def bounded(folder: str, most: object, current: int, stat: str = "") -> dict[str, object]:
+    """Return the files of a group of the second version."""
+    names = {"max": most, "current": current, "stat": stat}
+    return {f"{CGROUP}/{folder}memory.{name}": content for name, content in names.items()}
+
+
+FIRST = f"{CGROUP}/memory/x/memory"
 
 
 def test_the_processor_is_what_the_system_says(tmp_path: Path) -> None:
@@ -112,69 +94,38 @@ def test_the_processor_is_what_the_system_says(tmp_path: Path) -> None:
     assert processor_features(tmp_path) == ["asimd", "asimddp", "i8mm"]
 
 
-MEMINFO = {"proc/meminfo": "MemTotal: 16777216 kB\nMemFree: 1 kB\nMemAvailable: 8388608 kB"}
-GROUP = "sys/fs/cgroup/user/app"
-
-
 @linux
 @pytest.mark.parametrize(
-    ("files", "free"),
+    ("group", "files", "free"),
     [
-        ({}, None),
-        (MEMINFO, 8 * GB),
+        ("", {}, 8 * GB),
         (
-            {
-                **MEMINFO,
-                "proc/self/cgroup": "0::/user/app",
-                f"{GROUP}/memory.max": 4 * GB,
-                f"{GROUP}/memory.current": 3 * GB,
-                f"{GROUP}/memory.stat": f"active_file 5\ninactive_file {GB // 2}",
-            },
+            "0::/user/app",
+            bounded("user/app/", 4 * GB, 3 * GB, f"active_file 5\ninactive_file {GB // 2}"),
             GB + GB // 2,
         ),
+        ("0::/user/app", bounded("user/app/", "max", 1) | bounded("user/", 2 * GB, GB), GB),
+        ("0::/docker/0123abcd", bounded("", 2 * GB, GB), GB),
         (
+            "5:cpu,cpuacct:/x\n4:memory:/x",
             {
-                **MEMINFO,
-                "proc/self/cgroup": "0::/user/app",
-                f"{GROUP}/memory.max": "max",
-                f"{GROUP}/memory.current": 1,
-                "sys/fs/cgroup/user/memory.max": 2 * GB,
-                "sys/fs/cgroup/user/memory.current": GB,
-            },
-            GB,
-        ),
-        (
-            {
-                **MEMINFO,
-                "proc/self/cgroup": "0::/docker/0123abcd",
-                "sys/fs/cgroup/memory.max": 2 * GB,
-                "sys/fs/cgroup/memory.current": GB,
-            },
-            GB,
-        ),
-        (
-            {
-                **MEMINFO,
-                "proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/x",
-                "sys/fs/cgroup/memory/x/memory.limit_in_bytes": 3 * GB,
-                "sys/fs/cgroup/memory/x/memory.usage_in_bytes": 2 * GB,
-                "sys/fs/cgroup/memory/x/memory.stat": f"cache 7\ntotal_inactive_file {GB}",
+                f"{FIRST}.limit_in_bytes": 3 * GB,
+                f"{FIRST}.usage_in_bytes": 2 * GB,
+                f"{FIRST}.stat": f"cache 7\ntotal_inactive_file {GB}",
             },
             2 * GB,
         ),
-        (
-            {
-                "proc/self/cgroup": "0::/",
-                "sys/fs/cgroup/memory.max": GB,
-                "sys/fs/cgroup/memory.current": 2 * GB,
-            },
-            0,
-        ),
+        ("0::/", bounded("", GB, 2 * GB), 0),
     ],
-    ids=["unknown", "alone", "a group", "the tightest", "a container", "first version", "beyond"],
+    ids=["alone", "a group", "the tightest", "a container", "first version", "beyond"],
 )
-def test_free_memory_of_linux(tmp_path: Path, files: dict[str, object], free: int | None) -> None:
-    assert free_ram_bytes(write(tmp_path, files)) == free
+def test_free_memory_of_linux(
+    tmp_path: Path, group: str, files: dict[str, object], free: int
+) -> None:
+    write(tmp_path, {"proc/self/cgroup": group, **files} if group else files)
+    assert free_ram_bytes(tmp_path) == (free if group else None)
+    here = "MemTotal: 16777216 kB\nMemFree: 1 kB\nMemAvailable: 8388608 kB"
+    assert free_ram_bytes(write(tmp_path, {"proc/meminfo": here})) == free
 
 
 def test_free_memory_of_this_machine_and_of_macos() -> None:

@@ -17,12 +17,11 @@ from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.errors import UsageError
 from localspec.history.archive import History
-from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.launch.store import SaidWriter
 from localspec.messages import Message
-from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.token_log import FILE, TokenLog
+from tests.support.speaking import opened
 from tests.toy import Stopwatch
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=32)
@@ -31,7 +30,6 @@ QUESTION = "Write a Python function that reverses a linked list."
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the store is."""
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     return tmp_path / "store"
 
@@ -42,10 +40,6 @@ def switched_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_STORE", "on")
     monkeypatch.setenv("LOCALSPEC_STORE_MEGABYTES", "1")
     return folder / FILE
-
-
-def assistant(path: Path, draft: str) -> Assistant:
-    return load(make_plan(LaunchOptions(target=str(path), draft=draft))).assistant
 
 
 def reply_of(by: Assistant, number: int | None, question: str = QUESTION) -> Reply:
@@ -60,7 +54,7 @@ def test_what_was_said_is_drafted(switched_on: Path, smollm2_path: Path, tmp_pat
     path = switched_on
     history = History(tmp_path / "history")
     number = history.create()
-    speaker = assistant(smollm2_path, "store")
+    speaker = opened(smollm2_path, "store")
     first = reply_of(speaker, number)
     assert first.acceptance.accepted < 10, "of itself at most"
     again = reply_of(speaker, None)
@@ -79,13 +73,13 @@ def test_what_was_said_is_drafted(switched_on: Path, smollm2_path: Path, tmp_pat
 
 @pytest.mark.weights
 def test_off_no_file_is_made_and_nothing_can_be_drafted(folder: Path, smollm2_path: Path) -> None:
-    speaker = assistant(smollm2_path, "off")
+    speaker = opened(smollm2_path, "off")
     reply_of(speaker, 1)
     assert speaker.observers == ()
     speaker.close()
     assert not folder.exists()
     with pytest.raises(UsageError, match="needs the store of what was said"):
-        assistant(smollm2_path, "store")
+        opened(smollm2_path, "store")
 
 
 class Unwilling(TokenLog):

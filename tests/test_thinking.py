@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,12 @@ import jsonschema
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Finished, RequestFailed, Text
+from localspec.chat.events import Finished, Reply, Text
 from localspec.chat.request import Request
-from localspec.decoding.policy import plain_policy
 from localspec.decoding.round import StopReason
-from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.messages import Message
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.options import ReplyOptions, SamplingParams
+from tests.support.speaking import heard, opened
 
 pytestmark = pytest.mark.slow
 
@@ -34,21 +33,13 @@ SCHEMA = {
     "required": ["answer", "sure"],
     "additionalProperties": False,
 }
-BUDGETS = ["0", "16", None]
 
 
-def drafted_by(mode: str, target: Path, draft_model: Path, parallel: int = 1) -> Assistant:
+def thinking(target: Path, mode: str, **more: Any) -> Assistant:
     """Load under the made template, at widths that are safe to the bit."""
-    launch = LaunchOptions(
-        target=str(target),
-        draft_model=str(draft_model) if mode in {"model", "auto"} else None,
-        draft=mode,
-        exact=True,
-        load=LoadOptions(n_ctx=1024),
-    )
-    assistant = load(make_plan(launch, parallel=parallel), parallel=parallel).assistant
-    assistant.models = replace(assistant.models, template_source=TEMPLATE)
-    return assistant
+    made = opened(target, mode, exact=True, **more)
+    made.models = replace(made.models, template_source=TEMPLATE)
+    return made
 
 
 @pytest.fixture(
@@ -60,83 +51,49 @@ def drafted_by(mode: str, target: Path, draft_model: Path, parallel: int = 1) ->
 )
 def assistant(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 in every mode, and the Qwen pair."""
-    if request.param == "pair":
-        made = drafted_by("model", *request.getfixturevalue("qwen_paths"))
-    else:
-        made = drafted_by(request.param, smollm2_path, smollm2_path)
-    yield made
-    made.close()
+    mode, target, draft_model = request.param, smollm2_path, None
+    if mode == "pair":
+        mode, (target, draft_model) = "model", request.getfixturevalue("qwen_paths")
+    if mode == "auto":
+        draft_model = smollm2_path
+    with closing(thinking(target, mode, draft_model=draft_model)) as made:
+        yield made
 
 
-def replied(
-    assistant: Assistant,
-    question: str,
-    options: ReplyOptions,
-    *,
-    drafting: bool = True,
-    **more: Any,
-) -> tuple[Finished, list[Text]]:
-    models = assistant.models
-    for each in (models.target, models.draft_model):
-        if each is not None:
-            each.truncate(0)
-    policy = None if drafting else lambda _slot: plain_policy()
-    assistant.submit(Request(1, (Message.user(question),), options, **more), policy=policy)
-    texts = list[Text]()
-    while True:
-        assistant.step()
-        for _, event in assistant.take():
-            if isinstance(event, RequestFailed):
-                raise event.error
-            if isinstance(event, Text):
-                texts.append(event)
-            if isinstance(event, Finished):
-                return event, texts
+def both(assistant: Assistant, number: int, options: ReplyOptions, **more: Any) -> list[Reply]:
+    """Return the replies to a question with and without drafting."""
+    request = Request(1, (Message.user(QUESTIONS[number]),), options, **more)
+    return [heard(assistant, request, drafting=each)[0] for each in (True, False)]
 
 
-def closing(assistant: Assistant) -> list[int]:
-    return assistant.models.tokenizer.tokenize(
-        "\n</think>\n\n", add_special=False, parse_special=True
-    )
+def tokens_of(assistant: Assistant, text: str, *, special: bool = False) -> list[int]:
+    return assistant.models.tokenizer.tokenize(text, add_special=False, parse_special=special)
+
+
+def end_of(assistant: Assistant) -> list[int]:
+    return tokens_of(assistant, "\n</think>\n\n", special=True)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("think", BUDGETS)
+@pytest.mark.parametrize("think", ["0", "16", None])
 def test_thoughts_end_after_their_budget_and_drafting_changes_no_token(
     assistant: Assistant, think: str | None, temperature: float
 ) -> None:
-    end = closing(assistant)
-    for seed, question in enumerate(QUESTIONS):
-        options = ReplyOptions(SamplingParams(temperature=temperature), seed, 60, think=think)
-        drafted, plain = (
-            replied(assistant, question, options, drafting=each)[0].reply for each in (True, False)
-        )
+    end = end_of(assistant)
+    for seed in (0, 2):
+        options = ReplyOptions(SamplingParams(temperature=temperature), seed, 40, think=think)
+        drafted, plain = both(assistant, seed, options)
         assert drafted.tokens == plain.tokens
         assert (drafted.text, drafted.thinking) == (plain.text, plain.thinking)
         if think is None:
             continue
         ended = list(plain.tokens)
         if think == "16" and ended[16 : 16 + len(end)] == end:
-            free = replied(assistant, question, replace(options, think="on"))[0].reply
-            assert free.tokens[:16] == plain.tokens[:16]
+            free, _ = both(assistant, seed, replace(options, think="on", max_tokens=16))
+            assert free.tokens == plain.tokens[:16]
         assert think == "16" or (not plain.thinking and ended[: len(end)] == end)
         assert "</think>" not in plain.text
-        length = len(
-            assistant.models.tokenizer.tokenize(
-                plain.thinking, add_special=False, parse_special=False
-            )
-        )
-        assert length <= int(think) + 2
-
-
-def test_what_is_forced_is_drafted_and_accepted(smollm2_path: Path) -> None:
-    made = drafted_by("forced", smollm2_path, smollm2_path)
-    options = ReplyOptions(SamplingParams(temperature=0), 1, 40, think="16")
-    reply = replied(made, QUESTIONS[1], options)[0].reply
-    end = closing(made)
-    assert list(reply.tokens[16 : 16 + len(end)]) == end
-    assert reply.acceptance.drafted == reply.acceptance.accepted == len(end)
-    made.close()
+        assert len(tokens_of(assistant, plain.thinking)) <= int(think) + 2
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -146,38 +103,40 @@ def test_a_schema_begins_behind_the_budget(
 ) -> None:
     sampling = SamplingParams(temperature=temperature)
     options = ReplyOptions(sampling, 3, 90, json_schema=SCHEMA, think=think)
-    drafted, plain = (
-        replied(assistant, QUESTIONS[1], options, drafting=each)[0].reply for each in (True, False)
-    )
+    drafted, plain = both(assistant, 1, options)
     assert (drafted.tokens, drafted.thinking) == (plain.tokens, plain.thinking)
     assert plain.stop_reason is StopReason.EOG
     jsonschema.validate(json.loads(plain.text), SCHEMA)
 
 
-def test_every_token_of_text_has_a_logprob(assistant: Assistant) -> None:
-    options = ReplyOptions(SamplingParams(temperature=0), 1, 40, think="16")
-    done, texts = replied(assistant, QUESTIONS[1], options, logprobs=2)
-    logprobs = [each.logprob for text in texts for each in text.logprobs]
-    assert done.reply.thinking
-    assert done.reply.text
-    assert all(each is not None and each <= 0 for each in logprobs)
-    assert len(logprobs) == len(done.reply.tokens)
-
-
-def test_a_stretch_that_a_gate_masks_is_the_same_with_and_without_drafting(
+def test_what_a_gate_masks_is_the_same_with_drafts_and_every_token_has_a_logprob(
     assistant: Assistant,
 ) -> None:
     options = ReplyOptions(SamplingParams(temperature=0.8), 4, 50, think="16")
     rules = 'use = []\n[[pattern]]\nname = "vowels"\npattern = "a[a-z]"\nwhole = false\n'
-    one, other = (
-        replied(assistant, QUESTIONS[0], options, drafting=each, gate=rules)[0].reply
-        for each in (True, False)
-    )
+    one, other = both(assistant, 0, options, gate=rules)
     assert (one.text, one.thinking) == (other.text, other.thinking)
+    options = ReplyOptions(SamplingParams(temperature=0), 1, 40, think="16")
+    request = Request(1, (Message.user(QUESTIONS[1]),), options, logprobs=2)
+    reply, events = heard(assistant, request)
+    logprobs = [each.logprob for text in events if isinstance(text, Text) for each in text.logprobs]
+    assert reply.thinking
+    assert reply.text
+    assert all(each is not None and each <= 0 for each in logprobs)
+    assert len(logprobs) == len(reply.tokens)
+
+
+def test_what_is_forced_is_drafted_and_accepted(smollm2_path: Path) -> None:
+    options = ReplyOptions(SamplingParams(temperature=0), 1, 40, think="16")
+    with closing(thinking(smollm2_path, "forced")) as made:
+        reply, _ = both(made, 1, options)
+        end = end_of(made)
+    assert list(reply.tokens[16 : 16 + len(end)]) == end
+    assert reply.acceptance.drafted == reply.acceptance.accepted == len(end)
 
 
 def test_several_at_once_answer_as_each_would_alone(smollm2_path: Path) -> None:
-    made = drafted_by("lookup", smollm2_path, smollm2_path, parallel=3)
+    made = thinking(smollm2_path, "lookup", parallel=3)
     requests = [
         Request(
             number,
@@ -187,26 +146,25 @@ def test_several_at_once_answer_as_each_would_alone(smollm2_path: Path) -> None:
         )
         for number, (question, think) in enumerate(zip(QUESTIONS, ("0", "9", "16"), strict=True))
     ]
-    replies = dict[int, Finished]()
+    replies = dict[int, Reply]()
     for each in requests:
         made.submit(each)
     while len(replies) < len(requests):
         made.step()
-        replies |= {n: event for n, event in made.take() if isinstance(event, Finished)}
+        replies |= {n: event.reply for n, event in made.take() if isinstance(event, Finished)}
     for each in requests:
-        alone = [event for event in made.events(each) if isinstance(event, Finished)]
-        assert alone[0].reply.tokens == replies[each.id].reply.tokens
-        assert alone[0].reply.thinking == replies[each.id].reply.thinking
+        alone, _ = heard(made, each)
+        beside = replies[each.id]
+        assert (alone.tokens, alone.thinking) == (beside.tokens, beside.thinking)
     made.close()
 
 
 def test_a_model_without_tags_says_so(smollm2_path: Path) -> None:
-    assistant = load(make_plan(LaunchOptions(target=str(smollm2_path), draft="off"))).assistant
     options = ReplyOptions(SamplingParams(temperature=0), 1, 8)
-    usual = assistant.reply(QUESTIONS[0], options)
-    for think in ("off", "low", "16"):
-        reply = assistant.reply(QUESTIONS[0], replace(options, think=think))
-        assert reply.tokens == usual.tokens
-        assert reply.note.endswith(f"knows no thinking, so think {think} changes nothing")
-    assert not usual.note
-    assistant.close()
+    with closing(opened(smollm2_path)) as assistant:
+        usual = assistant.reply(QUESTIONS[0], options)
+        for think in ("off", "low", "16"):
+            reply = assistant.reply(QUESTIONS[0], replace(options, think=think))
+            assert reply.tokens == usual.tokens
+            assert reply.note.endswith(f"knows no thinking, so think {think} changes nothing")
+        assert not usual.note

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,9 @@ from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
-from localspec.launch.load import load
-from localspec.launch.plan import make_plan
-from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.options import LoadOptions, ReplyOptions, SamplingParams
 from tests.chat.toy_calls import HERMES
+from tests.support.speaking import forget, opened
 
 pytestmark = [pytest.mark.weights]
 
@@ -36,21 +36,15 @@ BY_NAME = {each.name: each for each in TOOLS}
 @pytest.fixture(scope="module")
 def speaker(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 at widths that are safe to the bit, with a template that has calls: its own has none."""
-    launch = LaunchOptions(
-        target=str(smollm2_path),
-        draft="lookup",
-        exact=True,
-        load=LoadOptions(n_ctx=1024, threads=1, threads_batch=1),
-    )
-    own = load(make_plan(launch)).assistant
-    yield Assistant(replace(own.models, template_source=HERMES), own.policies)
-    own.close()
+    options = LoadOptions(n_ctx=1024, threads=1, threads_batch=1)
+    with closing(opened(smollm2_path, "lookup", exact=True, options=options)) as own:
+        yield Assistant(replace(own.models, template_source=HERMES), own.policies)
 
 
 def answered(
     speaker: Assistant, policy: CallPolicy, seed: int, drafting: Policy | None = None
 ) -> Reply:
-    speaker.models.target.truncate(0)
+    forget(speaker)
     conversation = Conversation(tools=TOOLS, call_policy=policy)
     conversation.append_user("The weather in Lima?")
     options = ReplyOptions(SamplingParams(temperature=0.8), seed, 90)

@@ -46,7 +46,6 @@ class Table:
         return int(self.rows.shape[1])
 
     def row(self, context: Sequence[int]) -> NDArray[np.float32]:
-        """Return the logits that follow `context`."""
         index = 0
         for token in context[-self.window :]:
             index = (index * 31 + token + 1) % len(self.rows)
@@ -72,7 +71,6 @@ def random_table(seed: int, n_vocab: int, window: int = 2, kind: str = "peaked")
 
 
 def related_table(table: Table, seed: int, n_vocab: int, noise: float) -> Table:
-    """Return a draft model's table: the target's with noise, cut or widened to `n_vocab`."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(0, 2, (len(table.rows), n_vocab)).astype(np.float32)
     shared = min(n_vocab, table.n_vocab)
@@ -166,7 +164,6 @@ class CachedModel:
         return len(self.cells)
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        """Return how many of the cached tokens `tokens` begins with."""
         shorter = min(len(self.cells), len(tokens))
         return next((i for i in range(shorter) if self.cells[i] != tokens[i]), shorter)
 
@@ -185,8 +182,6 @@ class CachedModel:
 
 
 class UncachedModel(CachedModel):
-    """Looks every row up afresh."""
-
     __slots__ = ()
 
     @property
@@ -212,7 +207,6 @@ class UncachedModel(CachedModel):
 
 
 def check_request(model: CachedModel, tokens: Sequence[int], rows: int) -> None:
-    """Fail on a request that llama.cpp would refuse."""
     assert len(tokens) <= model.n_ctx, f"{len(tokens)} tokens asked of n_ctx {model.n_ctx}"
     assert 0 <= rows <= len(tokens), f"{rows} rows asked of {len(tokens)} tokens"
     assert all(token < model.n_vocab for token in tokens), "an id outside the vocabulary"
@@ -223,8 +217,6 @@ Model = CachedModel
 
 @dataclass(slots=True, eq=False)
 class ToySequences:
-    """The `Sequences` of one toy model, evaluated together, each cache by itself."""
-
     views: Sequence[Model]
     flag: CancelFlag = field(default_factory=CancelFlag)
     n_batch: int = 1 << 16
@@ -310,8 +302,6 @@ class ToySequences:
 
 
 class Unforeseen:
-    """What drafters have in common that forecast nothing and learn nothing."""
-
     reserve = 0.0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
@@ -427,8 +417,6 @@ class MadPolicy:
 
 
 class Stopwatch:
-    """A clock that moves one second with every look at it, or by hand."""
-
     def __init__(self, step_s: float = 1.0) -> None:
         self.now_s = 0.0
         self.step_s = step_s
@@ -440,8 +428,6 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All that one generation handed out, and the generation itself."""
-
     rounds: tuple[Round, ...]
     generation: Generation
 
@@ -456,7 +442,6 @@ class Reply:
 
 
 def to_its_end(generation: Generation) -> Generator[Pass, Passed, Reply]:
-    """Ask for the passes of a whole reply."""
     rounds = []
     while (done := (yield from generation.advance())) is not None:
         rounds.append(done)
@@ -471,7 +456,6 @@ def run_to_end(
     limits: Limits,
     clock: Callable[[], float] | None = None,
 ) -> Reply:
-    """Let a scheduler with one slot drive a generation to its end."""
     clock, flag = clock or Stopwatch(), CancelFlag()
     sequences = {role: ToySequences([model], flag) for role, model in models.items()}
     scheduler = Scheduler[Reply](sequences, flag, clock)

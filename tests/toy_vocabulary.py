@@ -9,8 +9,6 @@ _ACCENTED = (b"\xc3", b"\xa9")
 
 
 class ToyTokens:
-    """What is asked of a vocabulary, by a list of pieces."""
-
     def __init__(
         self,
         pieces: Sequence[bytes],

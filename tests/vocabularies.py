@@ -28,7 +28,6 @@ def real_templates() -> dict[str, Path]:
 
 
 def cache_folder() -> Path:
-    """Return where tests keep what they fetch."""
     override = os.environ.get("LOCALSPEC_TEST_CACHE")
     cache = Path(override) if override else platformdirs.user_cache_path("localspec-tests")
     cache.mkdir(parents=True, exist_ok=True)

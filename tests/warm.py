@@ -71,7 +71,6 @@ class Process:
         self.pid = int(os.read(self._told, _LINE_BYTES))
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end, and return its code; raise `TimeoutExpired` if it has not ended."""
         if self.returncode is None:
             if not select.select([self._told], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
@@ -84,14 +83,12 @@ class Process:
         os.close(self._told)
 
     def poll(self) -> int | None:
-        """Return its code, or None while it runs."""
         try:
             return self.wait(0)
         except subprocess.TimeoutExpired:
             return None
 
     def kill(self) -> None:
-        """Kill it, if it still runs."""
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -126,7 +123,6 @@ def run(
 
 @cache
 def _server() -> socket.socket:
-    """Start the process that forks."""
     ours, theirs = socket.socketpair()
     process = subprocess.Popen(
         [sys.executable, "-m", __name__, str(theirs.fileno())],

@@ -21,7 +21,6 @@ _HAS_RPC = "from localspec.llama.rpc import has_rpc; raise SystemExit(0 if has_r
 
 @cache
 def require_rpc() -> None:
-    """Skip where llama-cpp-python was built without RPC."""
     if subprocess.run([sys.executable, "-c", _HAS_RPC], check=False).returncode:
         pytest.skip("this build of llama-cpp-python has no RPC")
 
@@ -38,7 +37,6 @@ class RunningWorker:
 
 
 def free_address() -> str:
-    """Return an address that nobody listens at, and that can be had again."""
     return f"127.0.0.1:{free_port()}"
 
 

@@ -61,8 +61,6 @@ Make = Callable[[Random, Role, Shape, Hooks], Sequences]
 
 
 def toy_sequences(random: Random, role: Role, shape: Shape, hooks: Hooks) -> ToySequences:
-    """Make sequences that are lists of tokens."""
-
     class Counted(ToySequences):
         def _evaluate(self, asked):  # type: ignore[no-untyped-def]
             before = len(self.passes)
@@ -90,8 +88,6 @@ class Line:
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A line that is being said."""
-
     line: Line
     policy: Policy
     rounds: list[Round] = field(default_factory=list)
@@ -133,7 +129,6 @@ def draw_lines(random: Random, base: World, count: int) -> list[Line]:
 
 
 def _twins(world: World) -> World:
-    """Return a world in which the draft model says what the target says."""
     alike = {"draft_noise": 0.0, "draft_n_vocab": world.n_vocab, "draft_n_ctx": world.n_ctx}
     return replace(world, **alike)  # type: ignore[arg-type]
 
@@ -243,7 +238,6 @@ class Company:
         return generation.stop_reason
 
     def _interfere(self) -> None:
-        """Cancel one, drop one, or do nothing."""
         kind = self._random.random()
         if kind < 0.05:
             self._cancel()
@@ -316,7 +310,6 @@ class Company:
         )
 
     def _policy(self, line: Line, slot: int) -> Policy:
-        """Return the policy that the line's world names, or one that knows of the others."""
         text, world = (*line.prompt, *line.tokens), line.world
         draft_model = None
         if Role.DRAFT_MODEL in self._sequences:
@@ -335,5 +328,4 @@ class Company:
 
 
 def check_company(random: Random, make: Make = toy_sequences, vocabulary: str = SHARED) -> None:
-    """Draw a company and let it say its lines."""
     Company(random, make, vocabulary).run()

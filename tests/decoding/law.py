@@ -28,7 +28,6 @@ def chi_square(counts: NDArray[np.int64], probabilities: NDArray[np.float64]) ->
 
 
 def follows(counts: NDArray[np.int64], probabilities: NDArray[np.float64]) -> bool:
-    """Say whether counts, of any shape, can be draws from probabilities of that shape."""
     assert abs(probabilities.sum() - 1) < 1e-9
     statistic = chi_square(counts.ravel(), probabilities.ravel())
     return statistic < chi_square_limit(counts.size - 1)

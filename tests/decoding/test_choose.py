@@ -1,6 +1,6 @@
 """From a row of logits to a token: what may follow, what sampling leaves of it, and which token that is.
 
-Two references are slow and plain: one keeps candidates as llama.cpp documents its samplers, the other sorts the whole row and has noise
+Two references are slow and plain: one penalises one id after the other, the other sorts the whole row and has noise
 for all of it. That draws are independent follows from the noise: `test_noise`. All draws are fixed; see `law` for the false-alarm rate
 of a check, one in a thousand.
 """
@@ -8,6 +8,7 @@ of a check, one in a thousand.
 import math
 import os
 from collections.abc import Callable, Sequence
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -22,10 +23,11 @@ from localspec.decoding.constraint import AnswerConstraint
 from localspec.decoding.noise import Noise, _mix
 from localspec.decoding.sampling import Candidates, candidates, penalised
 from localspec.decoding.top import allowed_ids, ranked_ids, top_ids
-from localspec.errors import PassFailed, UsageError
+from localspec.errors import PassFailed
 from localspec.options import FORBIDDEN, SamplingParams
 from tests.decoding.law import follows
 from tests.examples import LONG, examples
+from tests.support.checks import refuses
 from tests.toy import Brackets
 
 Row = NDArray[np.float32]
@@ -67,7 +69,7 @@ def test_top_ids_are_those_of_a_full_sort(seed: int, size: int, top_k: int, kind
     assert np.array_equal(top_ids(row, top_k), np.sort(order))
 
 
-@pytest.mark.parametrize("size", [32_000, 49_152, 151_936, 262_144])
+@pytest.mark.parametrize("size", [49_152, 262_144])
 @pytest.mark.parametrize("kind", [*KINDS, 0, 1, 39, 40, 41, 500])
 def test_top_ids_keep_the_lowest_among_equals(size: int, kind: str | int) -> None:
     if isinstance(kind, int):  # so many finite ones
@@ -165,82 +167,36 @@ def slow_penalties(
         if token < len(out):
             out[token] += bias
     recent = history[max(0, len(history) - params.penalty_last_n) :]
-    for token in range(len(out)):
-        times = sum(1 for past in recent if past == token)
-        if times == 0:
-            continue
-        if out[token] <= 0:
-            out[token] *= params.repeat_penalty
-        else:
-            out[token] /= params.repeat_penalty
-        out[token] -= times * params.frequency_penalty + params.presence_penalty
+    for token in {each for each in recent if 0 <= each < len(out)}:
+        times = recent.count(token)
+        factor = params.repeat_penalty if out[token] <= 0 else 1 / params.repeat_penalty
+        out[token] = out[token] * factor - times * params.frequency_penalty
+        out[token] -= params.presence_penalty
     return out
 
 
-def slow_kept(logits: Sequence[float], params: SamplingParams) -> list[list[int]]:
-    """Top-k, top-p and min-p; all answers that rounding at the boundary of top-p allows."""
-    order = sorted(range(len(logits)), key=lambda token: (-logits[token], token))
-    if params.top_k > 0:
-        order = order[: params.top_k]
-    weights = [math.exp(logits[token] - logits[order[0]]) for token in order]
-    total = math.fsum(weights)
-    answers = []
-    for n in range(1, len(order) + 1):
-        before, after = math.fsum(weights[: n - 1]) / total, math.fsum(weights[:n]) / total
-        if params.top_p == 1:
-            may_end = n == len(order)
-        else:
-            may_end = before < params.top_p + 1e-12 and after >= params.top_p - 1e-12
-        if may_end:
-            answers.append(order[:n])
-    if params.min_p > 0:
-        least = logits[order[0]] + math.log(params.min_p)
-        answers = [[token for token in kept if logits[token] >= least] for kept in answers]
-    return [sorted(kept) for kept in answers]
-
-
-logit = st.one_of(
-    st.integers(-6, 6).map(float),  # ties
-    st.floats(-30, 30, width=32),
-    st.just(-math.inf),
+@given(
+    st.lists(st.integers(-6, 6) | st.floats(-30, 30, width=32), min_size=1, max_size=90),
+    st.lists(st.integers(-9, 99), max_size=80),
+    st.builds(
+        SamplingParams,
+        repeat_penalty=st.sampled_from((1.0, 1.25, 0.5)),
+        presence_penalty=st.sampled_from((0.0, 0.5, -0.25)),
+        frequency_penalty=st.sampled_from((0.0, 0.25, -0.5)),
+        penalty_last_n=st.sampled_from((0, 1, 5, 64)),
+        logit_bias=st.lists(
+            st.tuples(st.integers(0, 100), st.floats(-10, 10, width=16)), max_size=3
+        ).map(tuple),
+    ),
 )
-rows = st.lists(logit, min_size=1, max_size=90).filter(lambda row: max(row) > -math.inf)
-bias = st.tuples(st.integers(0, 100), st.floats(-10, 10, width=16))
-all_params = st.builds(
-    SamplingParams,
-    temperature=st.sampled_from((0.0, 0.25, 0.8, 1.0, 2.0)),
-    top_k=st.sampled_from((0, 1, 2, 3, 10, 40, 89, 1000)),
-    top_p=st.one_of(st.just(1.0), st.floats(0.01, 1.0)),
-    min_p=st.one_of(st.just(0.0), st.just(1.0), st.floats(0.001, 0.9)),
-    repeat_penalty=st.sampled_from((1.0, 1.25, 0.5)),
-    presence_penalty=st.sampled_from((0.0, 0.5, -0.25)),
-    frequency_penalty=st.sampled_from((0.0, 0.25, -0.5)),
-    penalty_last_n=st.sampled_from((0, 1, 5, 64)),
-    logit_bias=st.lists(bias, max_size=3).map(tuple),
-)
-
-
-@given(rows, st.lists(st.integers(-9, 99), max_size=80), all_params)
-@examples(1500)
-def test_penalties_and_candidates_are_those_of_the_slow_reference(
+@examples(1000)
+def test_penalties_are_those_of_the_slow_reference(
     row: list[float], history: list[int], params: SamplingParams
 ) -> None:
     before = np.array(row, dtype=np.float32)
-    after = penalised(before, history, params)
-    assert after == pytest.approx(slow_penalties(row, history, params), rel=1e-5, abs=1e-5)
-    kept = candidates(before, history, params)
+    slow = slow_penalties(row, history, params)
+    assert penalised(before, history, params) == pytest.approx(slow, rel=1e-5, abs=1e-5)
     assert before.tolist() == row, "the row was changed"
-    logits = after.astype(float).tolist()
-    if params.temperature == 0:
-        assert kept.ids.tolist() == [logits.index(max(logits))], "the likeliest and lowest id"
-        assert kept.probabilities().tolist() == [1.0]
-        return
-    assert kept.ids.tolist() in slow_kept(logits, params)
-    assert kept.log_weights.dtype == np.float64
-    scores = [logits[token] / params.temperature for token in kept.ids]
-    weights = [math.exp(score - max(scores)) for score in scores]
-    expected = [weight / math.fsum(weights) for weight in weights]
-    assert kept.probabilities() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_a_top_p_that_is_reached_exactly_keeps_no_more_and_height_does_not_matter() -> None:
@@ -260,14 +216,13 @@ def test_a_top_p_that_is_reached_exactly_keeps_no_more_and_height_does_not_matte
         assert left.probabilities()[[0, -1]].tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize("size", [3, 64, 4160, 151_936])
+@pytest.mark.parametrize("size", [3, 64, 151_936])
 @pytest.mark.parametrize(
     "params", [*PARAMS[:4], SamplingParams(0.8, 0, 1, 0.1), SamplingParams(0.8, 0, 1, 0)], ids=str
 )
 def test_row_that_holds_what_is_no_logit_fails_the_pass(size: int, params: SamplingParams) -> None:
-    places = [[0], [1], [size // 2], [size - 1], [0, size - 2], [*range(size // 3, size // 2)]]
     for bad in (math.nan, math.inf):
-        for at in places:
+        for at in ([0], [1], [size - 1], [0, size - 2], [*range(size // 3, size // 2)]):
             row = shaped_row(0, size, "normal")
             row[at or [0]] = bad
             with pytest.raises(PassFailed, match="no usable logits"):
@@ -276,32 +231,18 @@ def test_row_that_holds_what_is_no_logit_fails_the_pass(size: int, params: Sampl
         candidates(np.full(size, -np.inf, dtype=np.float32), [], params)
 
 
-NAN, INF = math.nan, math.inf
-
-
 @pytest.mark.parametrize(
-    ("name", "values"),
+    ("name", "value"),
     [
-        ("temperature", (-1.0, NAN, INF)),
-        ("top_k", (-1,)),
-        ("top_p", (0.0, -0.5, 1.01, NAN)),
-        ("min_p", (-0.1, 1.5, NAN)),
-        ("repeat_penalty", (0.0, -1.0, INF, NAN)),
-        ("presence_penalty", (NAN, INF)),
-        ("frequency_penalty", (-INF,)),
-        ("penalty_last_n", (-1,)),
-        ("logit_bias", (((-1, 1.0),), ((0, NAN),), ((0, INF),))),
+        *product(("temperature", "top_p", "min_p", "presence_penalty"), (math.nan, math.inf)),
+        *product(("repeat_penalty",), (0.0, -1.0, math.inf)),
+        *product(("logit_bias",), (((-1, 1.0),), ((0, math.nan),), ((0, math.inf),))),
+        *[("top_p", 0.0), ("frequency_penalty", -math.inf), ("penalty_last_n", -1), ("top_k", -1)],
     ],
 )
-def test_value_out_of_range_is_a_usage_error(name: str, values: tuple[object, ...]) -> None:
-    for value in values:
-        with pytest.raises(UsageError, match=name) as caught:
-            SamplingParams(**{name: value})  # type: ignore[arg-type]
-        assert "\n" not in str(caught.value)
-        assert name == "logit_bias" or str(value) in str(caught.value)
-    assert SamplingParams() == SamplingParams(0.8, 40, 0.95, 0.05, 1.0, 0.0, 0.0, 64, ())
-    SamplingParams(0.0, 0, 1.0, 0.0, penalty_last_n=0, logit_bias=((0, -INF),))
-    SamplingParams(min_p=1.0)
+def test_value_out_of_range_is_a_usage_error(name: str, value: object) -> None:
+    refuses(name, SamplingParams, **{name: value})
+    SamplingParams(0.0, 0, 1.0, 1.0, penalty_last_n=0, logit_bias=((0, -math.inf),))
 
 
 # The law of a choice.
@@ -309,76 +250,41 @@ def test_value_out_of_range_is_a_usage_error(name: str, values: tuple[object, ..
 # More make a sharper test.
 N_DRAWS = int(os.environ.get("LOCALSPEC_DRAWS", "5000" if LONG else "2400"))
 WEIGHTS = np.array([0.4, 0.25, 0.2, 0.1, 0.05])
-IDS = (0, 1, 2, 151_935, 262_143)
-
-Draw = Callable[[int], int]
+IDS = np.array([0, 1, 2, 151_935, 262_143])
 
 
-def weighted(ids: Sequence[int], weights: NDArray[np.float64], shift: float = 0.0) -> Candidates:
-    """Return candidates; their log weights need not be normalised, hence `shift`."""
-    return Candidates(np.array(ids, dtype=np.int64), np.log(weights) + shift)
-
-
-KEPT = weighted(IDS, WEIGHTS)
-
-
-def counted(draw: Draw, ids: Sequence[int] = IDS, n_draws: int = N_DRAWS) -> NDArray[np.int64]:
-    index = {token: i for i, token in enumerate(ids)}
-    return np.bincount([index[draw(i)] for i in range(n_draws)], minlength=len(ids))
-
-
-def at_positions(seed: int, start: int = 0, kept: Candidates = KEPT) -> Draw:
-    noise = Noise(seed)
-    return lambda i: choose(kept, noise, start + i)
-
-
-SHIFTED = weighted(IDS, WEIGHTS, shift=-7.5)
-OVER_POSITIONS = [
-    pytest.param(at_positions(seed, start), id=f"seed {seed} from {start}")
-    for seed, start in (
-        (0, 0),
-        (1, 0),
-        (12345, 100_000),
-        (-1, 0),
-        (2**64 - 1, 100_000),
-        (10**30, 0),
-    )
-]
-OVER_SEEDS = [
-    pytest.param(lambda seed, at=at: choose(SHIFTED, Noise(seed), at), id=f"position {at}")
-    for at in (0, 1, 511, 100_000)
-]
-IN_STEP = [
-    pytest.param(lambda i: choose(KEPT, Noise(i), i), id="in step"),
-    pytest.param(lambda i: choose(KEPT, Noise(-i), i), id="against each other"),
-]
+def chosen(draw: Callable[[int], tuple[Noise, int]], n_draws: int = N_DRAWS) -> NDArray[np.int64]:
+    """Return how often each candidate was chosen under such noises and at such positions; log weights need not be normalised."""
+    kept = Candidates(IDS, np.log(WEIGHTS) - 7.5)
+    ids = [choose(kept, *draw(i)) for i in range(n_draws)]
+    return np.bincount(np.searchsorted(IDS, ids), minlength=IDS.size)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("draw", [*OVER_POSITIONS, *OVER_SEEDS, *IN_STEP])
-def test_choices_follow_the_weights(draw: Draw) -> None:
-    assert follows(counted(draw), WEIGHTS)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("start", [0, 1000, 151_000, 262_143 - 39])
-def test_choices_follow_the_weights_whatever_the_ids_are_and_however_many(start: int) -> None:
-    for weights in (WEIGHTS, 1 / np.arange(1.0, 41.0)):
-        law, ids = weights / weights.sum(), range(start, start + weights.size)
-        assert follows(counted(at_positions(4, kept=weighted(ids, law)), ids), law)
+@pytest.mark.parametrize(
+    "draw",
+    [
+        *[lambda i, at=at: (Noise(at[0]), at[1] + i) for at in ((0, 0), (-1, 0), (10**30, 100_000))],
+        *[lambda seed, at=at: (Noise(seed), at) for at in (0, 511)],
+        *[lambda i, by=by: (Noise(by * i), i) for by in (1, -1)],
+    ],
+    ids=["0", "-1", "10^30", "position 0", "position 511", "in step", "against each other"],
+)  # fmt: skip
+def test_choices_follow_the_weights(draw: Callable[[int], tuple[Noise, int]]) -> None:
+    assert follows(chosen(draw), WEIGHTS)
 
 
 @pytest.mark.slow
 def test_law_check_catches_a_wrong_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """Normal noise, and Gumbel noise that is a tenth too small."""
-    gumbel, draw = Noise.gumbel, at_positions(0)
+    gumbel = Noise.gumbel
 
     def normal(self: Noise, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.random.default_rng(position).normal(0, np.pi / np.sqrt(6), ids.size)
 
     for wrong in (normal, lambda *args: 0.9 * gumbel(*args)):
         monkeypatch.setattr(Noise, "gumbel", wrong)
-        assert not follows(counted(draw, n_draws=20_000), WEIGHTS)
+        assert not follows(chosen(lambda i: (Noise(0), i), 20_000), WEIGHTS)
 
 
 def test_a_single_candidate_is_chosen_without_noise_and_leads_by_far(
@@ -390,7 +296,7 @@ def test_a_single_candidate_is_chosen_without_noise_and_leads_by_far(
     kept = Candidates(np.array([3, 4, 5]), np.array([-np.inf, 0.0, -np.inf]))
     assert {choose(kept, Noise(seed), 0) for seed in range(200)} == {4}
     monkeypatch.delattr(Noise, "gumbel")
-    assert choose(weighted([17], np.ones(1)), Noise(0), 0) == 17
+    assert choose(Candidates(np.array([17]), np.zeros(1)), Noise(0), 0) == 17
 
 
 # The plain reference.
@@ -452,7 +358,6 @@ def plain_choice(
 
 
 def choice(chooser: Chooser, row: Row, prefix: list[int]) -> Choice:
-    """As a draft model's row is chosen from; the target's choice is the same."""
     before = row.copy()
     proposed = chooser.propose(row, prefix)
     assert chooser.choose(row, prefix) == proposed[0]

@@ -1,17 +1,16 @@
 from collections.abc import Sequence
 from dataclasses import astuple
-from itertools import starmap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
+from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.generation import Generation, Limits, LoopGuard
+from localspec.decoding.generation import Limits, LoopGuard
 from localspec.decoding.model import Logits, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy, plain_policy
@@ -19,6 +18,8 @@ from localspec.decoding.round import Round, Spent, StopReason
 from localspec.options import SamplingParams
 from tests.examples import examples
 from tests.toy import (
+    GREEDY,
+    SAMPLED,
     CachedModel,
     Countdown,
     Model,
@@ -30,20 +31,11 @@ from tests.toy import (
     run_to_end,
 )
 
-GREEDY = Chooser(SamplingParams(temperature=0), Noise(0))
 N_CTX = 30
 
 
-def count_from(
-    prompt: Sequence[int],
-    drafter: Drafter,
-    draft_length: int,
-    max_tokens: int | None = None,
-    eog: Sequence[int] = (),
-) -> Reply:
-    models: dict[Role, Model] = {Role.TARGET: CachedModel(counting(10), N_CTX)}
-    policy = FixedPolicy(drafter, draft_length)
-    return run_to_end(prompt, models, policy, GREEDY, Limits(max_tokens, eog))
+def target_model() -> CachedModel:
+    return CachedModel(counting(10), N_CTX)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +52,14 @@ def count_from(
 def test_which_of_several_ends_it_is(
     prompt: list[int], max_tokens: int, eog: list[int], reason: StopReason
 ) -> None:
-    assert count_from(prompt, PLAIN.drafter, 0, max_tokens, eog).stop_reason is reason
+    models, limits = {Role.TARGET: target_model()}, Limits(max_tokens, eog)
+    assert run_to_end(prompt, models, plain_policy(), GREEDY, limits).stop_reason is reason
 
 
 class Listening(FixedPolicy):
-    """Writes down what it is given."""
-
-    def __init__(self, drafter: Drafter, draft_length: int) -> None:
-        super().__init__(drafter, draft_length)
-        self.begun: list[object] = []
-        self.planned: list[tuple[int, int]] = []
-        self.learnt: list[Round] = []
+    def __init__(self) -> None:
+        super().__init__(ScriptedDrafter((3, 4)), 2)
+        self.begun, self.planned, self.learnt = list[object](), list[object](), list[Round]()
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         self.begun.append((list(tokens), chooser.params.temperature))
@@ -83,22 +72,16 @@ class Listening(FixedPolicy):
         self.learnt.append(done)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.5])
-def test_a_policy_plans_and_learns_every_round(temperature: float) -> None:
-    models: dict[Role, Model] = {Role.TARGET: CachedModel(counting(10), N_CTX)}
-    policy = Listening(ScriptedDrafter((3, 4)), 2)
-    chooser = Chooser(SamplingParams(temperature=temperature, top_k=1), Noise(0))
+def test_a_policy_plans_and_learns_every_round() -> None:
+    models: dict[Role, Model] = {Role.TARGET: target_model()}
+    policy, unasked = Listening(), Listening()
+    chooser = Chooser(SamplingParams(temperature=0.5, top_k=1), Noise(0))
     reply = run_to_end([0, 1], models, policy, chooser, Limits(5, ()))
-    assert policy.begun == [([0, 1, 2], temperature)]
+    assert policy.begun == [([0, 1, 2], 0.5)]
     assert policy.planned == [(3, 4), (6, 1)]
     assert policy.learnt == [*reply.rounds[1:]]
-    unasked = Listening(ScriptedDrafter((3, 4)), 2)
     run_to_end([0, 1], models, unasked, chooser, Limits(1, ()))
     assert not unasked.begun, "there was nothing to plan"
-
-
-def pair(draft: CachedModel, target: CachedModel | None = None) -> dict[Role, Model]:
-    return {Role.TARGET: target or CachedModel(counting(10), N_CTX), Role.DRAFT_MODEL: draft}
 
 
 def drafting(draft: Model, draft_length: int = 3, n_vocab: int = 10) -> FixedPolicy:
@@ -106,7 +89,7 @@ def drafting(draft: Model, draft_length: int = 3, n_vocab: int = 10) -> FixedPol
 
 
 def test_follow_up_evaluates_only_what_is_new_and_one_token_of_a_prompt_that_is_cached() -> None:
-    target = CachedModel(counting(10), N_CTX)
+    target = target_model()
     models: dict[Role, Model] = {Role.TARGET: target}
     policy = FixedPolicy(ScriptedDrafter((3, 4, 9)), 3)
     first = run_to_end([1] * 9, models, policy, GREEDY, Limits(4, ()))
@@ -120,35 +103,23 @@ def test_follow_up_evaluates_only_what_is_new_and_one_token_of_a_prompt_that_is_
 
 def test_draft_model_that_is_cancelled_or_not_needed_leaves_the_first_token() -> None:
     """The prompt's evaluation by the draft model comes after the first token is out."""
-    draft = CachedModel(counting(10), N_CTX)
+    draft = target_model()
+    models = {Role.TARGET: target_model(), Role.DRAFT_MODEL: draft}
     for limits in (Limits(1, ()), Limits(None, (2,))):
-        run_to_end([1], pair(draft), drafting(draft), GREEDY, limits)
+        run_to_end([1], models, drafting(draft), GREEDY, limits)
     assert draft.asked == []
     for prompt in ([1, 1], [1] * 25):
         draft.cancel = Countdown(0)
-        reply = run_to_end(prompt, pair(draft), drafting(draft), GREEDY, Limits(4, ()))
+        reply = run_to_end(prompt, models, drafting(draft), GREEDY, Limits(4, ()))
         assert (reply.tokens, reply.stop_reason) == ((2,), StopReason.CANCELLED)
 
 
-def test_prompt_is_not_changed_and_nothing_runs_before_it_is_asked_for() -> None:
-    target, prompt, looks = CachedModel(counting(10), N_CTX), [1, 2], Stopwatch()
-    generation = Generation(prompt, target, plain_policy(), GREEDY, Limits(5, ()), looks)
-    asking = generation.advance()
-    request = next(asking)
-    assert (list(request.tokens), request.rows) == ([1, 2], 1)
-    asking.close()
-    assert prompt == [1, 2]
-    assert target.asked == []
-
-
 class SlowModel(CachedModel):
-    """Takes `seconds` for every token that it evaluates, and a tenth of one to remove some."""
+    """Takes `seconds` for every token that it evaluates, and an eighth of one to remove some."""
 
     __slots__ = ("seconds", "watch")
-
-    def slowed(self, watch: Stopwatch, seconds: float) -> "SlowModel":
-        self.watch, self.seconds = watch, seconds
-        return self
+    seconds: float
+    watch: Stopwatch
 
     def truncate(self, n_past: int) -> None:
         if n_past < len(self.cells):
@@ -161,26 +132,15 @@ class SlowModel(CachedModel):
         return super()._decode(tokens, rows)
 
 
-def slow_pair(watch: Stopwatch, like: int = 1) -> dict[Role, Model]:
-    """Return two models that say the same where the tables are alike."""
-    tables = random_table(1, n_vocab=8), random_table(like, n_vocab=8)
-    target, draft = starmap(SlowModel, ((table, 60) for table in tables))
-    return {Role.TARGET: target.slowed(watch, 10.0), Role.DRAFT_MODEL: draft.slowed(watch, 1.0)}
-
-
 def slowly(
-    prompt: Sequence[int],
-    max_tokens: int,
-    *,
-    step_s: float = 0.0,
-    like: int = 1,
-    draft_length: int = 3,
+    prompt: Sequence[int], max_tokens: int, *, step_s: float = 0.0, like: int = 1, length: int = 3
 ) -> Reply:
-    watch = Stopwatch(step_s)
-    models = slow_pair(watch, like)
-    policy = drafting(models[Role.DRAFT_MODEL], draft_length, 8)
-    chooser = Chooser(SamplingParams(), Noise(0))
-    return run_to_end(prompt, models, policy, chooser, Limits(max_tokens, ()), watch)
+    watch, models = Stopwatch(step_s), dict[Role, Model]()
+    for role, table, seconds in ((Role.TARGET, 1, 10.0), (Role.DRAFT_MODEL, like, 1.0)):
+        model = models[role] = SlowModel(random_table(table, n_vocab=8), 60)
+        model.watch, model.seconds = watch, seconds
+    policy = drafting(models[Role.DRAFT_MODEL], length, 8)
+    return run_to_end(prompt, models, policy, SAMPLED, Limits(max_tokens, ()), watch)
 
 
 def test_every_stage_of_a_round_is_timed_and_none_overlaps() -> None:
@@ -200,7 +160,7 @@ def test_every_stage_of_a_round_is_timed_and_none_overlaps() -> None:
     for done in reply.rounds[1:]:
         assert done.spent.verify_s == 10.0 * (done.drafted + 1)
     # With a clock that moves at every look, each look falls into one stage or into the rest.
-    reply = slowly([1] * 20, 10, step_s=1.0, draft_length=2)
+    reply = slowly([1] * 20, 10, step_s=1.0, length=2)
     spent = [done.spent for done in reply.rounds[1:]]
     assert sum(each.wall_s for each in spent) == reply.generation.decode_s
     assert min(min(each.draft_s, each.verify_s, each.sample_s, each.other_s) for each in spent) > 0
@@ -243,23 +203,16 @@ def test_what_is_no_loop(tokens: Sequence[int]) -> None:
 @examples(50)
 def test_drafting_does_not_move_the_end(seed: int, length: int) -> None:
     table = random_table(seed, 6, window=2)
-    chooser = Chooser(SamplingParams(temperature=0), Noise(0))
-    limits = Limits(400, (), stop_loops=True)
-    replies = [
-        run_to_end([1, 2], {Role.TARGET: CachedModel(table, 600)}, policy, chooser, limits)
-        for policy in (plain_policy(), FixedPolicy(LookupDrafter(()), length))
-    ]
-    plain, drafted = replies
-    assert plain.stop_reason is StopReason.LOOP  # greedy and of a short memory: it must
-    assert drafted.stop_reason is StopReason.LOOP
+
+    def reply(policy: FixedPolicy, limits: Limits) -> Reply:
+        return run_to_end([1, 2], {Role.TARGET: CachedModel(table, 600)}, policy, GREEDY, limits)
+
+    policies = plain_policy(), FixedPolicy(LookupDrafter(()), length)
+    plain, drafted = (reply(each, Limits(400, (), stop_loops=True)) for each in policies)
+    # Greedy and of a short memory: it must.
+    assert plain.stop_reason is drafted.stop_reason is StopReason.LOOP
     assert drafted.tokens == plain.tokens
     assert first_loop(plain.tokens) == len(plain.tokens)
-    free = run_to_end(
-        [1, 2],
-        {Role.TARGET: CachedModel(table, 600)},
-        plain_policy(),
-        chooser,
-        Limits(len(plain.tokens) + 20, ()),
-    )
+    free = reply(policies[0], Limits(len(plain.tokens) + 20, ()))
     assert free.stop_reason is StopReason.LENGTH
     assert free.tokens[: len(plain.tokens)] == plain.tokens

@@ -42,12 +42,6 @@ Q4_K_M = PassCosts(
 COPIED = [*range(100, 140), 7, *range(100, 120)]
 
 
-def followed(tokens: Sequence[int]) -> CopySource:
-    source = CopySource()
-    source.begin(tokens)
-    return source
-
-
 def follow(drafter: LookupDrafter, *confirmed: int) -> None:
     drafter.learn(Round(Draft(), Verdict(0, confirmed[-1]), confirmed))
 
@@ -55,7 +49,6 @@ def follow(drafter: LookupDrafter, *confirmed: int) -> None:
 def following(
     tokens: Sequence[int], drafter: LookupDrafter | None = None, known: int | None = None
 ) -> LookupDrafter:
-    """Return a drafter that has followed a text, all but the first `known` tokens round by round."""
     known = len(tokens) if known is None else known
     drafter = drafter or LookupDrafter(())
     drafter.begin(tokens[:known], GREEDY)
@@ -74,10 +67,6 @@ def propose(
     return draft
 
 
-def proposed(tokens: Sequence[int], draft_length: int) -> tuple[int, ...]:
-    return propose(following(tokens), tokens, draft_length).tokens
-
-
 # Where a text may copy from.
 
 
@@ -92,28 +81,32 @@ def proposed(tokens: Sequence[int], draft_length: int) -> tuple[int, ...]:
         ([1, 2, 3, 4, 7, 1, 2, 3, 5, 7, 1, 2, 3], 4, [5, 7, 1]),  # the later of equals
         ([1, 2, 1, 2, 1], 3, [2, 1, 2]),  # into its own copy
         ([7, 7, 7], 2, [7, 7, 7]),
+        # A text of nothing but one n-gram costs no more than any other: sixteen matches are tried.
+        ([5, 6, 1, 2, 3, *[1, 2, 4] * 15, 5, 6, 1, 2], 4, [3, 1, 2]),
+        ([5, 6, 1, 2, 3, *[1, 2, 4] * 16, 5, 6, 1, 2], 2, [4, 5, 6]),
     ],
 )
 def test_the_longest_match_predicts(
     tokens: list[int], length: int, continuation: list[int]
 ) -> None:
-    source = followed(tokens)
+    source = CopySource()
+    source.begin(tokens)
     assert source.length == length
     assert source.predict(3) == continuation
-    assert proposed(tokens or [0], 3) == tuple(continuation)
+    draft = propose(following(tokens), tokens or [0], 3)
+    assert draft.tokens == tuple(continuation)
+    assert list(draft.confidences) == sorted(draft.confidences), "each makes the match longer"
+    assert all(0 < confidence < 1 for confidence in draft.confidences)
 
 
-def test_every_new_token_shows_whether_it_was_predicted_and_sixteen_matches_are_tried() -> None:
-    source = followed([1, 2, 3, 4, 5, 6, 7, 1, 2, 3])
+def test_every_new_token_shows_whether_it_was_predicted() -> None:
+    source = CopySource()
+    source.begin([1, 2, 3, 4, 5, 6, 7, 1, 2, 3])
     lengths = []
     for token, right in ((4, True), (5, True), (9, False), (8, None)):
         lengths.append(source.length)
         assert source.follow(token) is right
     assert [*lengths, source.length] == [3, 4, 5, 0, 0]
-    # A text of nothing but one n-gram costs no more than any other.
-    longest_first = [5, 6, 1, 2, 3] + [1, 2, 4] * 16 + [5, 6, 1, 2]
-    assert proposed(longest_first, 1) == (4,)
-    assert proposed(longest_first[:5] + longest_first[8:], 1) == (3,)
 
 
 @pytest.mark.parametrize(
@@ -136,48 +129,28 @@ def test_what_a_match_is_worth(text: list[int], known: int, disputed: bool, chan
 def test_where_a_long_copy_broke_off_it_is_expected_to_go_on() -> None:
     """Two tokens after an edit suffice, though the same two stand elsewhere, and later."""
     passage = list(range(10, 40))
-    text = [*passage, *range(50, 80), 8, 25, 26, 9, *passage[:12], 77]
-    source = followed(text[:-1])
-    for token in (text[-1], 25, 26):
-        source.follow(token)
-    assert (source.near, source.length, source.predict(3)) == (True, 2, [27, 28, 29])
-    unbroken = followed([*passage, 8, 25, 26, 9, 7, 25, 26])
-    assert (unbroken.near, unbroken.predict(1)) == (False, [9])
+    text = [*passage, *range(50, 80), 8, 25, 26, 9, *passage[:12], 77, 25, 26]
+    unbroken = [*passage, 8, 25, 26, 9, 7, 25, 26]
+    for near, known, begun in ((True, [27, 28, 29], text[:-3]), (False, [9, 7, 25], unbroken)):
+        source = CopySource()
+        source.begin(begun)
+        for token in text[-3:] if near else ():
+            source.follow(token)
+        assert (source.near, source.length, source.predict(3)) == (near, 2, known)
 
 
-# What is drafted from it.
-
-
-@given(
-    st.lists(st.integers(0, 2), min_size=1, max_size=40),
-    st.integers(1, 6),
-    st.integers(0, 40),
-    st.integers(2, 5),
-)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(0, 40), st.integers(2, 5))
 @settings(max_examples=150, deadline=None)
 def test_what_is_proposed_follows_a_true_match_however_the_text_was_followed(
-    tokens: list[int], draft_length: int, known: int, min_match: int
+    tokens: list[int], known: int, min_match: int
 ) -> None:
     drafter = following(tokens, LookupDrafter((), min_match), max(1, known))
-    drafted = propose(drafter, tokens, draft_length).tokens
-    if not drafted:
-        return
-    assert len(drafted) == draft_length
-    goes_on = [*tokens, *drafted]
-    end = tokens[len(tokens) - min_match :]
-    assert any(
-        tokens[at - min_match : at] == end and tuple(goes_on[at : at + draft_length]) == drafted
+    drafted = propose(drafter, tokens, 4).tokens
+    goes_on, end = [*tokens, *drafted], tokens[len(tokens) - min_match :]
+    assert not drafted or any(
+        tokens[at - min_match : at] == end and tuple(goes_on[at : at + 4]) == drafted
         for at in range(min_match, len(tokens))
     )
-
-
-@pytest.mark.parametrize("draft_length", [0, 1, 4, 60])
-def test_draft_is_as_long_as_planned_and_says_how_sure_each_token_is(draft_length: int) -> None:
-    draft = propose(following(COPIED), COPIED, draft_length)
-    assert len(draft.tokens) == len(draft.confidences) == draft_length
-    assert draft.drafter == "lookup"
-    assert list(draft.confidences) == sorted(draft.confidences), "each makes the match longer"
-    assert all(0 < confidence < 1 for confidence in draft.confidences)
 
 
 def test_where_a_draft_begins_and_ends() -> None:
@@ -241,7 +214,6 @@ SAID = [*range(100, 160)]
 
 
 def stored(text: list[int], said: list[int] = SAID, known: int | None = None) -> LookupDrafter:
-    """Return a drafter that has followed a text, where something else was said before."""
     return following(text, StoreDrafter((), 2, SaidTwice(said)), known)
 
 
@@ -307,8 +279,6 @@ STARTS, CYCLE = {0, 2, 3, 5, 9}, (4, 7, 1)
 
 
 class Cycle:
-    """After some tokens 4, 7 and 1 have to follow; elsewhere anything may."""
-
     def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         left = self.forced(prefix)
         return np.ones(ids.size, dtype=np.bool_) if not left else ids == left[0]
@@ -321,20 +291,18 @@ class Cycle:
         return ()
 
 
-def bound(temperature: float) -> Chooser:
-    return Chooser(SamplingParams(temperature=temperature), Noise(5), Cycle())
-
-
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("mode", ["auto", "forced", "forced:2"])
 def test_what_must_follow_is_drafted_and_never_rejected(mode: str, temperature: float) -> None:
     costs = PairCosts(PassCosts((1, 32), (1.0, 1.5)))
+    chooser = Chooser(SamplingParams(temperature=temperature), Noise(5), Cycle())
     replies = []
     for each in ("off", mode):
         policy = Drafting(1, None, None, (), costs, longest=31).policy(each)
         target = CachedModel(random_table(3, 12), 90)
-        chooser, limits = bound(temperature), Limits(80, ())
-        replies.append(run_to_end([3, 9, 2], {Role.TARGET: target}, policy, chooser, limits))
+        replies.append(
+            run_to_end([3, 9, 2], {Role.TARGET: target}, policy, chooser, Limits(80, ()))
+        )
     plain, drafted = replies
     assert drafted.tokens == plain.tokens
     forced = [done for done in drafted.rounds if done.draft.drafter == "forced" and done.drafted]
@@ -342,7 +310,7 @@ def test_what_must_follow_is_drafted_and_never_rejected(mode: str, temperature: 
     assert all(done.verdict.accepted == done.drafted for done in forced)
     drafter = ForcedDrafter()
     for begun, text, certain in (([3], [3, 9], True), ([3], [3, 9, 4, 7, 1], False)):
-        drafter.begin(begun, bound(0.0))
+        drafter.begin(begun, chooser)
         forecast = drafter.forecast(text)
         assert (forecast is not None and set(forecast.chances) == {1.0}) is certain
     drafter.begin([3, 9], GREEDY)

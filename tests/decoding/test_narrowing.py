@@ -26,7 +26,6 @@ LINEAR = PassCosts((1, 64), (1.0, 64.0))
 
 
 def counting() -> Table:
-    """Return a model that counts to eight, over and over, and mistakes one number in four."""
     rows = np.zeros((61, CYCLE + 1), dtype=np.float32)
     for token in range(CYCLE + 1):
         rows[token + 1, token % CYCLE + 1] = np.log(3 * CYCLE)

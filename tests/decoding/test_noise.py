@@ -3,7 +3,6 @@
 All draws are fixed; see `law` for the false-alarm rate of a check, one in a thousand.
 """
 
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -20,33 +19,28 @@ from tests.examples import LONG, examples
 N_DRAWS = 20_000 if LONG else 5_000
 SEEDS = (0, 1, 2, 12345, -1, -(2**63), 2**63, 2**64 - 1, 10**30)
 WRAP = 1 << 64
-Sample = Callable[..., NDArray[np.float64]]
 
 
-def uniform(gumbel: NDArray[np.float64]) -> NDArray[np.float64]:
+def uniform(gumbel: NDArray[np.float64] | list[float]) -> NDArray[np.float64]:
     """Undo the transform: Gumbel numbers become uniform on 0 to 1."""
-    return np.asarray(np.exp(-np.exp(-gumbel)))
+    return np.asarray(np.exp(-np.exp(-np.asarray(gumbel))))
+
+
+@cache
+def sampled(over: str, *at: int) -> NDArray[np.float64]:
+    """Return numbers over ids, positions or seeds, at two of the others and, of positions, from one on."""
+    match over, at:
+        case "ids", (seed, position):
+            return uniform(Noise(seed).gumbel(position, np.arange(N_DRAWS)))
+        case "positions", (token, start):
+            places = range(start, start + N_DRAWS)
+            return uniform([Noise(0).gumbel(each, ids(token))[0] for each in places])
+        case _:
+            return uniform([Noise(seed).gumbel(at[0], ids(at[1]))[0] for seed in range(N_DRAWS)])
 
 
 def ids(*values: int) -> NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
-
-
-def over_ids(seed: int, position: int) -> NDArray[np.float64]:
-    return uniform(Noise(seed).gumbel(position, np.arange(N_DRAWS)))
-
-
-@cache
-def over_positions(seed: int, token: int, start: int = 0) -> NDArray[np.float64]:
-    noise, token_ids = Noise(seed), ids(token)
-    numbers = [noise.gumbel(position, token_ids)[0] for position in range(start, start + N_DRAWS)]
-    return uniform(np.array(numbers))
-
-
-@cache
-def over_seeds(position: int, token: int) -> NDArray[np.float64]:
-    numbers = [Noise(seed).gumbel(position, ids(token))[0] for seed in range(N_DRAWS)]
-    return uniform(np.array(numbers))
 
 
 @given(
@@ -92,30 +86,26 @@ def test_extreme_words_give_finite_numbers(word: int, monkeypatch: pytest.Monkey
     assert np.isfinite(Noise(0).gumbel(0, ids(1))).all()
 
 
-SAMPLES = [
-    *[pytest.param(over_ids, (seed, at)) for seed in SEEDS for at in (0, 100_000)],
-    *[pytest.param(over_seeds, each) for each in ((0, 0), (17, 5), (100_000, 262_143))],
-    *[
-        pytest.param(over_positions, (0, token, start))
-        for token in (0, 1, 151_935, 262_143)
-        for start in (0, 100_000)
-    ],
-]
-
-
 @pytest.mark.long
-@pytest.mark.first(20)
-@pytest.mark.parametrize(("sample", "given"), SAMPLES)
-def test_numbers_are_gumbel(sample: Sample, given: tuple[int, ...]) -> None:
-    assert are_uniform(sample(*given))
+@pytest.mark.parametrize(
+    "at",
+    [
+        *[("ids", seed, at) for seed in SEEDS for at in (0, 100_000)],
+        *[("positions", token, at) for token in (0, 262_143) for at in (0, 100_000)],
+        *[("seeds", *each) for each in ((0, 0), (100_000, 262_143))],
+    ],
+    ids=str,
+)
+def test_numbers_are_gumbel(at: tuple[str, int, int]) -> None:
+    assert are_uniform(sampled(*at))
 
 
 @pytest.mark.long
 @pytest.mark.first(8)
-@pytest.mark.parametrize("sample", [over_ids, over_positions, over_seeds])
+@pytest.mark.parametrize("over", ["ids", "positions", "seeds"])
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
-def test_neighbours_are_independent(sample: Sample, step: int) -> None:
-    numbers = sample(3, 11)
+def test_neighbours_are_independent(over: str, step: int) -> None:
+    numbers = sampled(over, 3, 11)
     assert are_independent(numbers[:-step], numbers[step:])
 
 

@@ -90,7 +90,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def said_by(policies: Sequence[Policy], target: ToySequences) -> list[Reply]:
-    """Let as many sequences as there are policies run at once; return what each said."""
     scheduler = Scheduler[Reply]({Role.TARGET: target}, CancelFlag(), clock := Stopwatch(0.001))
     chooser, replies = Chooser(SamplingParams(temperature=0), Noise(0)), {}
     for slot, policy in enumerate(policies):
@@ -123,31 +122,25 @@ def test_a_drafter_of_another_package_is_found_by_its_entry_point_and_drafts(mod
 
 
 class Heads(CachedModel):
-    """What stands for heads of the target."""
-
     fresh = longest = 1024
     in_one_pass = False
 
 
 @pytest.mark.parametrize(
-    ("sequence", "has_heads", "names"),
-    [
-        (CachedModel, False, ["lookup", "model", "forced", "series"]),
-        (Heads, True, ["lookup", "heads", "forced", "series"]),
-        (None, False, ["lookup", "forced", "series"]),
-    ],
+    ("sequence", "names"), [(CachedModel, ["model"]), (Heads, ["heads"]), (None, [])]
 )
 @pytest.mark.usefixtures("installed")
 def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(
-    sequence: type[CachedModel] | None, has_heads: bool, names: list[str]
+    sequence: type[CachedModel] | None, names: list[str]
 ) -> None:
-    ids = partial(SharedIds, 60)
     model = None if sequence is None else sequence(counting(60, 3), N_CTX)
     views = None if model is None else ToySequences([model])
+    has_heads = sequence is Heads
+    ids = partial(SharedIds, 60)
     drafting = Drafting(1, views, ids, (), CHEAP, longest=31, has_heads=has_heads)
     policy = drafting.policy("auto")
     assert isinstance(policy, AdaptivePolicy)
-    assert [drafter.name for drafter in policy.drafters] == names
+    assert [each.name for each in policy.drafters] == ["lookup", *names, "forced", "series"]
     if isinstance(model, Heads):
         assert model.fresh == window_length(CHEAP.target, PassCosts((1, 32), (0.05, 0.1)), N_CTX)
 

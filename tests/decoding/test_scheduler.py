@@ -13,7 +13,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits, Pass, Passed, Role
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, PassFailed
-from tests.toy import Asked, CachedModel, Stopwatch, ToySequences, random_table
+from tests.toy import CachedModel, Stopwatch, ToySequences, random_table
 
 TABLE = random_table(1, n_vocab=5)
 OTHER = random_table(2, n_vocab=5)
@@ -21,32 +21,24 @@ N_CTX = 64
 Asking = Generator[Pass, Passed, str]
 
 
-def sequences(count: int, flag: CancelFlag, table: object = TABLE, **how: int) -> ToySequences:
-    views = [CachedModel(table, N_CTX) for _ in range(count)]  # type: ignore[arg-type]
-    return ToySequences(views, flag, **how)  # type: ignore[arg-type]
-
-
 class Bench:
-    """A scheduler over toys, and what has ended."""
-
     def __init__(
         self, count: int, *, chunk: int | None = None, step_s: float = 0.0, **how: int
     ) -> None:
         self.flag, self.clock = CancelFlag(), Stopwatch(step_s)
-        self.target = sequences(count, self.flag, **how)
-        self.draft = sequences(count, self.flag, OTHER, **how)
+        self.target, self.draft = (
+            ToySequences([CachedModel(table, N_CTX) for _ in range(count)], self.flag, **how)  # type: ignore[arg-type]
+            for table in (TABLE, OTHER)
+        )
         self.chunks: list[tuple[int, int, int]] = []
-        models = {Role.TARGET: self.target, Role.DRAFT_MODEL: self.draft}
         self.scheduler = Scheduler[str](
-            models,
+            {Role.TARGET: self.target, Role.DRAFT_MODEL: self.draft},
             self.flag,
             self.clock,
             shared_chunk=chunk,
             on_chunk=lambda *told: self.chunks.append(told),
         )
-
-    def start(self, slot: int, asking: Asking) -> list[Ended[str]]:
-        return self.scheduler.start(slot, asking)
+        self.start = self.scheduler.start
 
     def step(self) -> dict[int, Ended[str]]:
         return {each.slot: each for each in self.scheduler.step()}
@@ -71,9 +63,7 @@ class Bench:
         return taken
 
 
-def writes(
-    prompt: Sequence[int], rounds: int = 4, drafts: int = 0, said: list[str] | None = None
-) -> Asking:
+def writes(prompt: Sequence[int], rounds: int = 4, drafts: int = 0) -> Asking:
     """Ask for a prompt's row and then round by round for that of one token more."""
     tokens = list(prompt)
     for _ in range(rounds):
@@ -87,34 +77,11 @@ def writes(
             return "cancelled"
         for row in range(1 + drafts):
             assert np.array_equal(passed.logits[row], TABLE.row([*tokens, *draft[:row]]))
-        if said is not None:
-            said.append("round")
         tokens.append(2)
     return "done"
 
 
-def test_each_pass_is_made_by_the_model_that_it_is_meant_for_and_none_ends_at_once() -> None:
-    bench = Bench(2)
-
-    def asking(passes: bool) -> Asking:
-        if passes:
-            passed = yield Pass(Role.DRAFT_MODEL, [1, 2], rows=0)
-            assert passed.logits.size == 0
-            passed = yield Pass(Role.TARGET, [1, 2, 3], rows=2)
-            assert np.array_equal(passed.logits[1], TABLE.row([1, 2, 3]))
-        return "done"
-
-    (ended,) = bench.start(1, asking(False))
-    assert (ended.slot, ended.value, ended.error) == (1, "done", None)
-    assert (bench.scheduler.free, bench.scheduler.running) == ([0, 1], 0)
-    assert bench.start(0, asking(True)) == []
-    assert bench.until()[0].value == "done"
-    assert bench.target.views[0].asked[-1].rows == 2
-    assert bench.draft.views[0].asked == [Asked(0, 2, 2)]
-
-
 def started(count: int, rounds: int = 6, **how: int) -> Bench:
-    """Return a bench on which so many prompts of one token were answered a little."""
     bench = Bench(count, **how)
     for slot in range(count):
         bench.start(slot, writes([slot], rounds=rounds))
@@ -190,8 +157,6 @@ def test_what_is_asked_for_is_made_as_one_pass_of_each_model_and_chunks_are_repo
 
 
 class SlowToRemove(CachedModel):
-    """Takes a second to remove what a request does not begin with."""
-
     def truncate(self, n_past: int) -> None:
         self.truncate_s += n_past < len(self.cells)
         super().truncate(n_past)
@@ -272,7 +237,6 @@ def test_a_stream_of_short_prompts_starves_no_long_one() -> None:
 
 
 def draws_once(length: int) -> Asking:
-    """Ask for one row of the draft model, of a text that it has not followed."""
     yield Pass(Role.DRAFT_MODEL, [4] * length, 1)
     return "done"
 
@@ -298,8 +262,6 @@ def test_a_draft_model_that_is_a_little_behind_catches_up_beside_the_others(
 
 
 class Refusing(ToySequences):
-    """Refuses a longer text of slot 1."""
-
     __slots__ = ()
     refused = ContextOverflow("4 tokens do not fit")
 
@@ -314,15 +276,22 @@ def broken() -> Asking:
     raise ZeroDivisionError
 
 
+def wide() -> Asking:
+    yield Pass(Role.TARGET, [1], 1)
+    yield Pass(Role.TARGET, [1] * 7, 6)
+    return "done"
+
+
 @pytest.mark.parametrize(
     ("guilty", "poison", "refusing", "error"),
     [
         (writes([1]), 3, False, PassFailed),  # a shared pass is made again for each alone
         (writes([3] * 30), 10, False, PassFailed),  # a chunk of a prompt
         (writes([1]), None, True, ContextOverflow),
+        (wide(), None, True, ContextOverflow),  # more rows than a pass gives
         (broken(), None, False, ZeroDivisionError),
     ],
-    ids=["pass", "chunk", "refused", "broken"],
+    ids=["pass", "chunk", "refused", "wide", "broken"],
 )
 def test_what_goes_wrong_of_a_sequence_is_its_own_affair(
     guilty: Asking, poison: int | None, refusing: bool, error: type[Exception]
@@ -338,22 +307,6 @@ def test_what_goes_wrong_of_a_sequence_is_its_own_affair(
     assert isinstance(ended[1].error, error)
     assert ended[1].value is None
     assert (ended[0].value, ended[2].value) == ("done", "done")
-
-
-def test_more_rows_than_a_pass_gives_are_refused_and_nothing_hangs() -> None:
-    bench = Bench(2, n_batch=4)
-    bench.target.__class__ = Refusing
-
-    def asking() -> Asking:
-        yield Pass(Role.TARGET, [1], 1)
-        yield Pass(Role.TARGET, [1] * 7, 6)
-        return "done"
-
-    bench.start(1, asking())
-    ended: dict[int, Ended[str]] = {}
-    for _ in range(5):
-        ended |= bench.step()
-    assert isinstance(ended[1].error, ContextOverflow)
 
 
 # Cancelling: `test_planted_bugs` shows that companies catch the rest.
@@ -405,8 +358,6 @@ def test_what_is_dropped_is_closed_and_leaves_its_slot() -> None:
 
 
 class Slow(ToySequences):
-    """Takes a second for each token that it evaluates."""
-
     clock: Stopwatch
 
     def _evaluate(self, asked):  # type: ignore[no-untyped-def]

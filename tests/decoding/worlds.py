@@ -68,12 +68,9 @@ _random_table, _related_table = cache(random_table), cache(related_table)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Renamed(Table):
-    """A table of which every id has another name."""
-
     names: NDArray[np.int64]
 
     def row(self, context: Sequence[int]) -> NDArray[np.float32]:
-        """Return the logits by names."""
         ids = np.argsort(self.names)
         plain = Table.row(self, [int(ids[name]) for name in context])
         return np.asarray(plain[ids])
@@ -160,7 +157,6 @@ class World:
     prediction: tuple[int, ...] = ()  # that the answers are expected to be like
 
     def tables(self) -> tuple[Table, Table]:
-        """Return the tables of target and draft model."""
         target = _random_table(self.table_seed, self.n_vocab, self.window, self.table_kind)
         if self.vocabulary == OTHER or self.draft_noise is None:
             draft = _random_table(self.table_seed + 1, self.draft_n_vocab, self.window)
@@ -171,7 +167,6 @@ class World:
         return target, draft
 
     def spelling(self) -> Spelling:
-        """Return what the draft model's ids mean; made anew, as for a new sequence."""
         if self.vocabulary == SHARED:
             return SharedIds(min(self.n_vocab, self.draft_n_vocab))
         counts = self.n_vocab, self.draft_n_vocab
@@ -186,11 +181,9 @@ class World:
         return self.vocabulary != OTHER and alike and sees and self.window <= 3 and self.n_ctx >= 14
 
     def grammar(self) -> Brackets:
-        """Return the automaton of worlds with a grammar."""
         return Brackets(self.eog, deepest=3, always=self.n_vocab - 1)
 
     def constraint(self, begin: int) -> Constraint | None:
-        """Return the constraint of an answer that begins there, if this world has one."""
         rule = self.rule(begin)
         if not self.least:
             return rule
@@ -220,7 +213,6 @@ class World:
         return going_on if going_on.any() else allowed
 
     def ruled(self, answer: Sequence[int], text: Sequence[int]) -> NDArray[np.bool_] | None:
-        """Return the same where answers may be of any length."""
         ids = np.arange(self.n_vocab)
         if self.constraint_salt == GRAMMAR:
             grammar = self.grammar()
@@ -232,14 +224,12 @@ class World:
         return None if constraint is None else constraint.allows(text, ids)
 
     def chooser(self, begin: int) -> Chooser:
-        """Return the chooser; its noise is made anew, as a new process would."""
         return Chooser(
             self.params, Noise(self.seed), self.constraint(begin), prediction=self.prediction
         )
 
 
 def random_world(random: Random) -> World:
-    """Draw a world."""
     n_vocab = random.randint(5, 12)
     n_ctx = random.choice((8, 14, 24, 40, 60))
     eog_count = random.choice((0, 0, 1, 2))
@@ -375,7 +365,6 @@ class PlansTwice:
         self.begin, self.learn, self.end = within.begin, within.learn, within.end
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
-        """Return what is planned each time."""
         plan, again = (self._within.plan(tokens, room) for _ in range(2))
         values = attrgetter("drafter", "draft_length", "rate", "forecast")
         assert values(again) == values(plan), "planning changes what is planned"
@@ -386,7 +375,6 @@ class PlansTwice:
 def drafters_of(
     world: World, draft_model: LanguageModel | None, text: Sequence[int]
 ) -> dict[str, Drafter]:
-    """Return who may draft in a world, by name; whoever forecasts nothing among them."""
     drafters: dict[str, Drafter] = {
         "off": PLAIN.drafter,
         "lookup": LookupDrafter(world.eog, world.min_match),
@@ -427,7 +415,6 @@ class _SometimesKnows:
 def policy_of(
     world: World, draft_model: LanguageModel | None, text: Sequence[int], longest: int = 9
 ) -> Policy:
-    """Return the policy of a world."""
     drafters = drafters_of(world, draft_model, text)
     if world.drafter == "auto":
         small = "heads" if world.whim % 2 else "model"
@@ -452,7 +439,6 @@ class SaidTwice:
     text: Sequence[int]
 
     def find(self, text: Sequence[int]) -> tuple[int, bool, int] | None:
-        """Return the last place of the last two tokens."""
         for place in range(len(self.text) - 1, 1, -1):
             pairs = zip(reversed(self.text[:place]), reversed(text), strict=False)
             length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], islice(pairs, 16)))
@@ -461,7 +447,6 @@ class SaidTwice:
         return None
 
     def read(self, place: int, most: int) -> list[int]:
-        """Return what follows."""
         return list(self.text[place : place + most])
 
 

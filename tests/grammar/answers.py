@@ -49,7 +49,6 @@ def _grammars() -> Grammars:
 
 
 def automaton(**options: Any) -> GrammarAutomaton:
-    """Return what holds an answer to options, over bytes."""
     return _grammars()(ReplyOptions(**options))
 
 
@@ -61,12 +60,10 @@ def texts(count: int, **options: Any) -> list[str]:
 
 
 def takes(text: str, **options: Any) -> bool:
-    """Return whether a text is one of a grammar."""
     return passes(automaton(**options), text)
 
 
 def passes(rule: GrammarAutomaton, text: str) -> bool:
-    """Return whether an automaton lets a whole text pass."""
     state = rule.start()
     for token in [*text.encode(), END]:
         if not rule.allows(state, np.array([token]))[0]:

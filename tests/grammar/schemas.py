@@ -1,4 +1,4 @@
-"""Twenty JSON schemas of the kinds that people use, and a question to a model for each."""
+"""JSON schemas of the kinds that people use, and a question to a model for each."""
 
 from typing import Any, NamedTuple
 
@@ -50,10 +50,6 @@ ASKED = (
         obj(name=text(40, 1), age=whole(0, 130), city=text(40), job=text(40)),
     ),
     Asked(
-        "sentiment", "Classify this review: 'The battery lasts two days, but the screen scratches easily.'",
-        obj(sentiment={"enum": ["positive", "neutral", "negative", "mixed"]}, confidence=number(0, 1), reasons=some(text(60), 3, 1)),
-    ),
-    Asked(
         "recipe", "Give a short recipe for pancakes as JSON.",
         obj(
             title=text(60), servings=whole(1, 12),
@@ -89,10 +85,6 @@ ASKED = (
         },
     ),
     Asked(
-        "tree", "Describe a small family tree of three people as JSON.",
-        {"$ref": "#/$defs/node", "$defs": {"node": obj(name=text(20), children=some({"$ref": "#/$defs/node"}, 2))}},
-    ),
-    Asked(
         "shapes", "Give two shapes, a circle and a rectangle, as JSON.",
         some({"oneOf": [
             kind("circle", radius=typed("number", exclusiveMinimum=0, maximum=100)),
@@ -100,26 +92,8 @@ ASKED = (
         ]}, 3, 1),
     ),
     Asked(
-        "tool-call", "What is the weather in Paris in celsius? Call the tool.",
-        {"anyOf": [
-            obj(tool={"const": "get_weather"}, arguments=obj(["city"], city=text(40), unit={"enum": ["celsius", "fahrenheit"]})),
-            obj(tool={"const": "none"}, reason=text(80)),
-        ]},
-    ),
-    Asked(
-        "translations", "Translate 'good morning' into Japanese, Greek and French, as JSON.",
-        obj(ja=text(30), el=text(30), fr=text(30)),
-    ),
-    Asked(
         "unicode-keys", "Gib die Größe und den Preis eines Tisches als JSON an.",
         obj(["größe", "preis €"], **{"größe": whole(10, 300), "preis €": number(0, 10000), 'größe "neu"': BOOLEAN}),
-    ),
-    Asked(
-        "config", "Write a server configuration as JSON.",
-        obj(
-            ["host", "port"], host=typed("string", format="hostname"), port=whole(1, 65535), tls=BOOLEAN,
-            level={"enum": ["debug", "info", "warn", "error"]}, workers={"type": ["integer", "null"], "minimum": 1, "maximum": 64},
-        ),
     ),
     Asked(
         "labels", "Which of bug, docs, ui, perf fit 'The page renders slowly and the button is misplaced'?",
@@ -134,13 +108,6 @@ ASKED = (
                 coordinates=typed("array", prefixItems=[number(-180, 180), number(-90, 90)], items=False, minItems=2),
             ),
             properties=obj(name=text(40)),
-        ),
-    ),
-    Asked(
-        "calendar", "Put a one-hour meeting with Ana and Ben on 2026-03-05 at 10:00 UTC.",
-        obj(
-            ["title", "start"], title=text(50), start=typed("string", format="date-time"), day=typed("string", format="date"),
-            minutes={**whole(15, 480), "multipleOf": 15}, people=some(text(20), 4),
         ),
     ),
     Asked(
@@ -171,14 +138,5 @@ ASKED = (
         obj(
             move=typed("string", pattern="^([KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](=[QRBN])?[+#]?|O-O(-O)?)$"), comment=text(60),
         ),
-    ),
-    Asked("matrix", "Give a 2 by 2 matrix of numbers as JSON.", some(some(number(-10, 10), 2, 2), 2, 2)),
-    Asked(
-        "quiz", "Write a quiz question about planets with three choices, as JSON.",
-        obj(question=text(90), choices=some(text(25), 3, 3), answer=whole(0, 2), source=typed("string", format="uri")),
-    ),
-    Asked(
-        "yes-no", "Is the sky blue on a clear day? Answer as JSON.",
-        typed("object", properties={"answer": BOOLEAN, "why": text(80, 5)}, required=["answer", "why"]),
     ),
 )  # fmt: skip

@@ -53,7 +53,6 @@ http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 
 def fake_server(directory: Path, behaviour: str = "answers") -> Path:
-    """Write the program and return its path."""
     path = directory / "llama-server"
     path.write_text(_SOURCE.format(python=sys.executable, behaviour=behaviour))
     path.chmod(0o755)

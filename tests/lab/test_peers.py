@@ -1,8 +1,7 @@
 """llama-server as a peer: started as our own models are loaded, timed here, and its failures are one line."""
 
 import os
-from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +29,6 @@ from tests.lab.fake_server import fake_server
 
 REPLY = ReplyOptions(SamplingParams(top_k=20), seed=7, max_tokens=5)
 SLOT = Slot(0, 0.8, 2, "server:none", 0)
-REQUEST = {"prompt": [1, 2], "n_predict": 3}
 
 
 def loaded(folder: Path, options: LoadOptions) -> Any:
@@ -47,47 +45,30 @@ def runs(program: Path) -> PeerRuns:
 
 
 def test_an_answer_arrives_chunk_by_chunk_and_closing_twice_is_harmless(tmp_path: Path) -> None:
-    server = PeerServer(fake_server(tmp_path), ["-m", "x"])
-    chunks = list(server.complete(REQUEST))
+    server, request = PeerServer(fake_server(tmp_path), ["-m", "x"]), {"n_predict": 3}
+    chunks = list(server.complete(request))
     assert [chunk["tokens"] for chunk in chunks] == [[0], [1], [2], []]
-    assert chunks[-1]["request"] == {**REQUEST, "stream": True}
+    assert chunks[-1]["request"] == {**request, "stream": True}
     server.close()
     server.close()
     with pytest.raises(ProcessLookupError):
         os.kill(server.process.pid, 0)
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "word"),
-    [("ends", "bye"), ("hangs", "starting"), ("loads", "does not start")],
-)
-def test_a_program_that_never_serves_is_ended_and_quoted(
-    behaviour: str, word: str, tmp_path: Path
-) -> None:
-    with pytest.raises(LocalspecError, match=word) as caught:
-        PeerServer(fake_server(tmp_path, behaviour), [], timeout_s=1.0)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_cannot_be_executed_or_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_program_that_never_serves_is_ended_and_quoted(tmp_path: Path) -> None:
+    for behaviour, word in (("ends", "bye"), ("hangs", "starting"), ("loads", "does not start")):
+        with pytest.raises(LocalspecError, match=word) as caught:
+            PeerServer(fake_server(tmp_path, behaviour), [], timeout_s=1.0)
+        assert "\n" not in str(caught.value)
     (tmp_path / "llama-server").write_text("no program")
     with pytest.raises(LocalspecError, match="does not start"):
         PeerServer(tmp_path / "llama-server", [])
     with pytest.raises(UsageError, match="there is no file"):
         server_program(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "word"), [("refuses", "too long"), ("breaks off", "broke off")]
-)
-def test_a_refusal_and_an_answer_that_breaks_off_are_errors(
-    behaviour: str, word: str, tmp_path: Path
-) -> None:
-    with (
-        closing(runs(fake_server(tmp_path, behaviour))) as peer,
-        pytest.raises(LocalspecError, match=word),
-    ):
-        peer.run(SLOT)
+    for behaviour, word in (("refuses", "too long"), ("breaks off", "broke off")):
+        peer = runs(fake_server(tmp_path, behaviour))
+        with closing(peer), pytest.raises(LocalspecError, match=word):
+            peer.run(SLOT)
 
 
 @pytest.mark.parametrize(("behaviour", "n_tokens"), [("answers", 5), ("eog", 6)])
@@ -104,37 +85,31 @@ def test_an_answer_is_timed_and_counted_token_by_token(
     assert (trial.drafted, trial.accepted, trial.prefill_s) == (10, 7, 0.25)
 
 
-def processes(folder: Path) -> Iterator[int]:
-    """Yield the processes that run the fake of a folder."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if str(folder).encode() in command:
-                yield int(entry.name)
-
-
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads processes from /proc")
 def test_servers_stay_between_requests_but_not_those_that_remember(tmp_path: Path) -> None:
+    def processes() -> set[str]:
+        found = set[str]()
+        for entry in Path("/proc").glob("[1-9]*"):
+            with suppress(OSError):
+                if str(tmp_path).encode() in (entry / "cmdline").read_bytes():
+                    found.add(entry.name)
+        return found
+
     with closing(runs(fake_server(tmp_path))) as peer:
         peer.run(SLOT)
-        first = [*processes(tmp_path)]
+        first = processes()
         peer.run(SLOT)
         peer.run(replace(SLOT, mode="server:ngram-mod"))
-        assert [*processes(tmp_path)] == first
+        assert processes() == first
         peer.warm_up(list(MODES))
-        assert len([*processes(tmp_path)]) == len(MODES) - 1
-    assert [*processes(tmp_path)] == []
+        assert len(processes()) == len(MODES) - 1
+    assert processes() == set()
 
 
 def test_a_server_is_started_as_our_own_models_are_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "lab.peers.offloads", lambda _: False
-    )  # this machine may have no such device
+    monkeypatch.setattr("lab.peers.offloads", lambda _: False)
 
     def flags(mode: str, **options: Any) -> str:
         return " ".join(server_flags(mode, loaded(tmp_path, LoadOptions(threads=3, **options))))
@@ -146,15 +121,12 @@ def test_a_server_is_started_as_our_own_models_are_loaded(
         *("-md draft.gguf --spec-draft-n-max 3", "--spec-type draft-simple"),
     ):
         assert words in text
-    text = flags(
-        "server:none", devices=("cpu",), split="tensor", tensor_split="3,1", kv_offload=False
-    )
-    assert "-dev none -sm tensor -ts 3,1 -nkvo" in text
+    options = {"devices": ("cpu",), "split": "tensor", "tensor_split": "3,1", "kv_offload": False}
+    assert "-dev none -sm tensor -ts 3,1 -nkvo" in flags("server:none", **options)
     plain = flags("server:none")
     assert "--spec-type" not in plain
     assert "-ngl" not in plain
-    exact = loaded(tmp_path, LoadOptions().exact())
-    assert "--no-repack" in server_flags("server:none", exact)
+    assert "--no-repack" in server_flags("server:none", loaded(tmp_path, LoadOptions().exact()))
 
 
 @pytest.mark.slow

@@ -32,12 +32,9 @@ def test_the_models_in_the_readme_are_recommended_for_a_machine_of_that_memory()
         assert machines
         purposes: tuple[Purpose, ...] = ("chat", "code")
         for cell, purpose in zip(cells, purposes, strict=True):
+            found = (recommend(registry, each.memories, purpose) for each in machines)
+            proposed = {each.pair for pairs in found for each in pairs}
             for model in re.findall("`(.+?)`", cell):
-                proposed = {
-                    each.pair
-                    for machine in machines
-                    for each in recommend(registry, machine.memories, purpose)
-                }
                 assert model in proposed, (memory, purpose)
                 has_heads = registry.drafter_of(registry.pair(model)) is not None
                 assert has_heads is (model != "qwen3.5-2b"), "as the line below the table has it"

@@ -15,32 +15,29 @@ from localspec.models.gguf import read_header
 from localspec.models.gguf_encoding import GGML_TYPES
 from tests.models.gguf_builder import Content, Tensor, build, model_values
 
-_PARTS = ("attn_norm.weight", "attn_q.weight", "attn_output.weight", "attn_output.bias")
-PARTS = (*_PARTS, "ffn_up.weight", "ffn_down.weight")
+PARTS = (
+    *("attn_norm.weight", "attn_q.weight", "attn_output.weight", "attn_output.bias"),
+    *("ffn_up.weight", "ffn_down.weight"),
+)
 
 
 def toy(
     directory: Path,
-    n_layers: int = 2,
     parts: tuple[str, ...] = PARTS,
     alignment: int = 32,
     values: Mapping[str, Content] | None = None,
 ) -> Path:
-    """Write a transformer whose tensors hold different bytes."""
-    names = ["token_embd.weight", *(f"blk.{n}.{part}" for n in range(n_layers) for part in parts)]
+    """Write a transformer of two layers whose tensors hold different bytes."""
+    names = ["token_embd.weight", *(f"blk.{n}.{part}" for n in range(2) for part in parts)]
     tensors, offset = [], 0
     for name in names:
         shape = (5,) if name.endswith(("norm.weight", "bias")) else (4, 3)
         tensors.append(Tensor(name, shape, 0, offset))
         offset += -(-4 * int(np.prod(shape)) // alignment) * alignment
-    content = {
-        **model_values(),
-        "general.name": "Toy",
-        "toy.block_count": n_layers,
-        **(values or {}),
-    }
+    own: dict[str, Content] = {"general.name": "Toy", "toy.block_count": 2, **(values or {})}
     if alignment != 32:
-        content["general.alignment"] = alignment
+        own["general.alignment"] = alignment
+    content = {**model_values(), **own}
     made = bytearray(build(content, tensors, data_bytes=offset, alignment=alignment))
     made[-offset:] = np.random.default_rng(1).integers(1, 100, offset, dtype=np.uint8).tobytes()
     path = directory / "toy.gguf"
@@ -78,22 +75,36 @@ def test_added_layers_are_copies_whose_last_matrices_are_zero(
 
 
 def test_the_header_says_how_many_layers_there_are_and_what_was_done(tmp_path: Path) -> None:
-    source = toy(
-        tmp_path, values={"toy.attention.head_count": [4, 8], "toy.rope.sections": [1, 2, 3]}
-    )
+    of_layers = {"toy.attention.head_count": [4, 8], "toy.rope.sections": [1, 2, 3]}
+    source = toy(tmp_path, values=of_layers)
     made = heavier(source, 2, tmp_path)
     header = read_header(made)
     assert header.metadata["toy.block_count"] == 4
     assert header.text("general.name") == "Toy (synthetic 2x)"
-    heads, sections = (
-        header.metadata["toy.attention.head_count"],
-        header.metadata["toy.rope.sections"],
-    )
-    assert isinstance(heads, np.ndarray)
-    assert isinstance(sections, np.ndarray)
-    assert heads.tolist() == [4, 8, 4, 8]
-    assert sections.tolist() == [1, 2, 3]
+    found = {name: np.asarray(header.metadata[name]).tolist() for name in of_layers}
+    assert found == {"toy.attention.head_count": [4, 8, 4, 8], "toy.rope.sections": [1, 2, 3]}
     assert unchanged(made, source, "toy.block_count", "general.name", "toy.attention.head_count")
+
+
+@pytest.mark.parametrize(
+    ("parts", "values"),
+    [
+        (("attn_output.weight",), {}),
+        (("ffn_down.weight",), {}),
+        ((*PARTS, "ssm_in.weight"), {}),
+        ((*PARTS, "per_layer_token_embd"), {}),
+        (PARTS, {"toy.block_count": 7}),  # other layers than there are
+    ],
+)
+def test_what_is_no_plain_transformer_and_a_multiple_out_of_range_are_refused(
+    tmp_path: Path, parts: tuple[str, ...], values: dict[str, Content]
+) -> None:
+    with pytest.raises(ModelFileError, match="cannot be made heavier"):
+        heavier(toy(tmp_path, parts, values=values), 2, tmp_path / "made")
+    for times in (-1, 1, 257):
+        with pytest.raises(UsageError, match="from 2 to 256 for a model of 2 layers"):
+            heavier(toy(tmp_path), times, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
 
 
 def test_zero_bytes_are_counted_for_every_type() -> None:
@@ -113,34 +124,6 @@ def test_it_is_made_once_and_anew_when_the_source_changes(tmp_path: Path) -> Non
     os.utime(source, (1, 1))
     assert heavier(source, 2, tmp_path / "made") != made
     assert "x2" in made.name
-
-
-@pytest.mark.parametrize("times", [-1, 0, 1, 257])
-def test_a_multiple_out_of_range_is_refused(tmp_path: Path, times: int) -> None:
-    with pytest.raises(UsageError, match="from 2 to 256 for a model of 2 layers"):
-        heavier(toy(tmp_path), times, tmp_path / "made")
-    assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        ("attn_output.weight",),
-        ("ffn_down.weight",),
-        (*PARTS, "ssm_in.weight"),
-        (*PARTS, "per_layer_token_embd"),
-    ],
-)
-def test_layers_that_are_no_plain_transformers_are_refused(
-    tmp_path: Path, parts: tuple[str, ...]
-) -> None:
-    with pytest.raises(ModelFileError, match="cannot be made heavier: its layers"):
-        heavier(toy(tmp_path, parts=parts), 2, tmp_path / "made")
-
-
-def test_a_header_that_promises_other_layers_than_there_are_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="cannot be made heavier"):
-        heavier(toy(tmp_path, values={"toy.block_count": 7}), 2, tmp_path / "made")
 
 
 def test_what_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

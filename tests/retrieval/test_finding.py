@@ -45,7 +45,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    """An index whose vectors the tiny model makes."""
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     imported("tiny", tmp_path)
     with closing(open_index("notes", make=True)) as index:

@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import Calibration
@@ -53,14 +51,17 @@ CHEAP = PassCosts((1, 64), (1.0, 1.1))
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with a pair of one small model."""
-    own = tmp_path / "settings"
-    own.mkdir()
-    model = write(tmp_path / "tiny.gguf")
-    pair = f'[pairs.tiny]\ntarget = "{model}"\ndraft_model = "{model}"\n'
-    (own / "models.toml").write_text(pair)
+    (tmp_path / "settings").mkdir()
+    write_pair(tmp_path, write(tmp_path / "tiny.gguf"))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(own))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     return tmp_path / "data"
+
+
+def write_pair(folder: Path, model: Path) -> None:
+    """Let the settings of a folder name a pair whose target drafts for itself."""
+    pair = f'[pairs.tiny]\ntarget = "{model}"\ndraft_model = "{model}"\n'
+    (folder / "settings/models.toml").write_text(pair)
 
 
 @pytest.fixture
@@ -79,18 +80,14 @@ def tailor(job: TailoringJob, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tailo
 
 
 def paying(tried: Tried) -> Tried:
-    """Return a candidate as if it made all texts faster."""
     return replace(tried, by_kind={"code": 2.0})
 
 
 def text_with(draft: str) -> tuple[int, ...]:
-    """Return the tokens of an answer of the pair at a temperature."""
     plan = make_plan(LaunchOptions(pair="tiny", draft=draft, load=OPTIONS, fit=False))
-    runtime = load(plan)
     options = ReplyOptions(SamplingParams(temperature=0.9), seed=3, max_tokens=40)
-    tokens = runtime.assistant.reply("Hello", options).tokens
-    runtime.assistant.close()
-    return tuple(tokens)
+    with closing(load(plan).assistant) as assistant:
+        return tuple(assistant.reply("Hello", options).tokens)
 
 
 def test_the_best_candidate_is_kept(tailor: Tailor, job: TailoringJob, data: Path) -> None:
@@ -160,6 +157,7 @@ def test_a_target_of_few_bits_gives_its_layers_as_they_are(job: TailoringJob, da
 def test_layers_may_be_left_out_where_all_are_alike(tmp_path: Path) -> None:
     parts = ("attn_output.weight", "ffn_down.weight")
     tensors = [Tensor(f"blk.{layer}.{part}", (8, 4)) for layer in (0, 1) for part in parts]
+    file = tmp_path / "model.gguf"
     usual: dict[str, Content] = {"llama.block_count": 2, "llama4.block_count": 2}
     cases: list[tuple[str, dict[str, Content], bool]] = [
         ("llama", {}, True),
@@ -168,8 +166,8 @@ def test_layers_may_be_left_out_where_all_are_alike(tmp_path: Path) -> None:
     ]
     for architecture, changes, separable in cases:
         values = {"general.architecture": architecture, **usual, **changes}
-        (tmp_path / "model.gguf").write_bytes(build(values, tensors, data_bytes=128))
-        assert (prunable_layers(read_header(tmp_path / "model.gguf")) == 2) is separable
+        file.write_bytes(build(values, tensors, data_bytes=128))
+        assert (prunable_layers(read_header(file)) == 2) is separable
 
 
 def test_of_the_files_made_only_the_best_is_left_and_none_where_there_is_no_room(
@@ -197,15 +195,18 @@ def test_of_the_files_made_only_the_best_is_left_and_none_where_there_is_no_room
         assert list(folder.iterdir()) == []
 
 
-def kept(data: Path, content: bytes = b"a tailored model") -> str:
+def kept(data: Path) -> str:
     """Give the pair a tailored draft model; return its sha256."""
     data.mkdir(exist_ok=True)
-    (data / "made").write_bytes(content)
+    (data / "made").write_bytes(b"a tailored model")
     path = Store(data).take(data / "made")
     reference = load_registry(tailored=False).pairs["tiny"].target
     made = TailoredFor("tiny", reference, reference)
-    entry = ModelEntry("tiny-tailored", len(content), path.name, origin="it earns", tailored=made)
-    TAILORED.add(data, entry.name, entry)
+    TAILORED.add(
+        data,
+        "tiny-tailored",
+        ModelEntry("tiny-tailored", 16, path.name, origin="it earns", tailored=made),
+    )
     return path.name
 
 
@@ -246,9 +247,7 @@ def test_a_pair_without_a_made_one_has_its_own_draft_model(data: Path, change: s
     if change == "its file is gone":
         (data / "blobs" / sha256).unlink()
     else:
-        other = write(data.parent / "other.gguf", seed=2)
-        pair = f'[pairs.tiny]\ntarget = "{other}"\ndraft_model = "{other}"\n'
-        (data.parent / "settings/models.toml").write_text(pair)
+        write_pair(data.parent, write(data.parent / "other.gguf", seed=2))
     pair_now = load_registry().pairs["tiny"]
     assert pair_now.draft_model == pair_now.target
     assert "tiny-tailored" not in load_registry().models
@@ -286,7 +285,6 @@ def test_quantising_can_be_cancelled_and_names_what_is_wrong(data: Path) -> None
 
 
 def tried(recipe: str, *by_kind: float, sure: bool = True) -> Tried:
-    """Return a candidate that was measured on kinds of text."""
     speeds = dict(zip(("code", "chat"), by_kind, strict=False))
     return Tried(Candidate(recipe, Path("x"), "tiny", 1), Path("x"), 1, 1.0, 0.1, speeds, sure)
 
@@ -294,11 +292,13 @@ def tried(recipe: str, *by_kind: float, sure: bool = True) -> Tried:
 def test_only_what_earns_more_than_what_is_there_is_kept(job: TailoringJob) -> None:
     own, faster = tried("", 1.2), tried("all Q4_0", 1.3)
     assert best_of([own, faster]) is faster
-    assert best_of([own, tried("all Q4_0", 1.21)]) is None
-    assert best_of([own, tried("all Q4_0", 1.0)]) is None
-    # Faster over all, but a tenth on no kind of text.
-    assert best_of([tried("", 1.0, 1.0), tried("all Q4_0", 1.05, 1.05)]) is None
-    assert best_of([]) is None
+    for others in (
+        [],
+        [own, tried("all Q4_0", 1.21)],
+        # Faster over all, but a tenth on no kind of text.
+        [tried("", 1.0, 1.0), tried("all Q4_0", 1.05, 1.05)],
+    ):
+        assert best_of(others) is None
     for of_target, of_draft in ((False, True), (True, False)):
         best, result = _judge(job, [tried("all Q4_0", 1.5, sure=of_draft)], sure=of_target)
         assert best is None
@@ -306,15 +306,15 @@ def test_only_what_earns_more_than_what_is_there_is_kept(job: TailoringJob) -> N
     assert load_registry().pairs["tiny"].draft_model != "tiny-tailored"
 
 
-@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        ((), 2, "no model is given or set"), (("nobody",), 3, "no pair 'nobody'"),
+        ((), 2, "no model is given or set"),
+        (("--per-workload", "0", "tiny"), 2, "must be 1 or more"),
+        (("nobody",), 3, "no pair 'nobody'"),
         (("qwen2.5-coder-1.5b",), 3, "is not on this machine: `localspec pull"),
-        (("--per-workload", "0", "tiny"), 2, "must be 1 or more"), (("--undo", "tiny"), 3, "nothing was tailored"),
     ],
-)  # fmt: skip
+)
 def test_errors_are_one_line(data: Path, words: tuple[str, ...], code: int, error: str) -> None:
     done = localspec("tailor", *words)
     assert_one_complaint(done, code)
@@ -329,62 +329,38 @@ def test_the_command_prints_what_it_tried_and_leaves_nothing(data: Path) -> None
     done = localspec("tailor", "tiny", "--quiet", *flags)
     assert (done.code, done.err) == (0, "")
     assert "4 draft models to try on 1 answers; about " in done.out
-    assert "MB of disk" in done.out
-    done = localspec("tailor", "tiny", "--json", "--quiet", *flags)
-    assert (done.code, done.err) == (0, "")
-    result = json.loads(done.out)
-    assert [each["recipe"] for each in result["tried"]][:2] == ["", "all Q4_0"]
     assert not (data / "tailoring").exists()
-    is_made = load_registry().pairs["tiny"].draft_model == "tiny-tailored"
-    assert (result["kept"] is not None) == is_made
 
 
 @pytest.mark.slow
 @pytest.mark.weights
 def test_real_models_agree_mostly(smollm2_path: Path, data: Path, tmp_path: Path) -> None:
-    model = tmp_path / "smollm2.gguf"
+    model, prompts = tmp_path / "smollm2.gguf", tmp_path / "mine.jsonl"
     model.symlink_to(smollm2_path)
-    pair = f'[pairs.tiny]\ntarget = "{model}"\ndraft_model = "{model}"\n'
-    (tmp_path / "settings/models.toml").write_text(pair)
-    flags = ("--per-workload", "1", "--gpu-layers", "0")
+    write_pair(tmp_path, model)
+    kinds = ("code", "chat")
+    lines = ({"workload": each, "prompt": f"Write a few words of {each}."} for each in kinds)
+    prompts.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    flags = ("--prompts", str(prompts), "--gpu-layers", "0")
     done = localspec("tailor", "tiny", "--json", "--quiet", *flags, timeout_s=900)
     assert done.code == 0, done.err
-    itself, smaller, *_ = json.loads(done.out)["tried"]
+    result = json.loads(done.out)
+    itself, smaller, *_ = result["tried"]
     assert itself["agrees"] > 0.95
-    assert 0.6 < smaller["agrees"] < itself["agrees"]
+    assert 0.5 < smaller["agrees"] < itself["agrees"]
     assert smaller["size_bytes"] < 0.85 * itself["size_bytes"]
-    kinds = {"code", "edit", "chat", "summarise", "extract", "creative"}
-    assert set(smaller["speed_up_by_workload"]) == kinds
-
-
-# Speed-ups of drafts: recorded answers replayed by hand.
-
-
-WIDE_IS_FREE = PassCosts((1, 64), (1.0, 1.0))
-FREE_DRAFT = PassCosts((1, 2), (1e-9, 1e-9))
+    assert set(smaller["speed_up_by_workload"]) == set(kinds)
+    is_made = load_registry().pairs["tiny"].draft_model == "tiny-tailored"
+    assert (result["kept"] is not None) == is_made
 
 
 def test_answers_are_replayed_round_by_round() -> None:
     # The first token comes with the prompt. Drafts of one: the second is wrong, of the next two passes each confirms a
     # drafted token and one more, and behind each of these drafts the model has two tokens to evaluate.
     hits = [False, False, True, True, True, True]
-    target, draft = (
-        PassCosts((1, 2, 3, 32), (10.0, 11.0, 99.0, 999.0)),
-        PassCosts((1, 2), (1.0, 1.5)),
-    )
-    spent = (11 + 1) + (11 + 1) + (11 + 1.5)
-    found = speed_up({"code": [hits]}, target, draft)["code"]
-    assert found == pytest.approx(50 / spent)
-    earned = speed_up({"a": [[True] * 31], "b": [[False] * 31]}, WIDE_IS_FREE, FREE_DRAFT)
+    target = PassCosts((1, 2, 3, 32), (10.0, 11.0, 99.0, 999.0))
+    found = speed_up({"code": [hits]}, target, PassCosts((1, 2), (1.0, 1.5)))["code"]
+    assert found == pytest.approx(50 / ((11 + 1) + (11 + 1) + (11 + 1.5)))
+    wide_is_free, draft = PassCosts((1, 64), (1.0, 1.0)), PassCosts((1, 2), (1e-9, 1e-9))
+    earned = speed_up({"a": [[True] * 31], "b": [[False] * 31]}, wide_is_free, draft)
     assert earned == {"a": pytest.approx(30), "b": pytest.approx(1)}
-
-
-@settings(max_examples=30)
-@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=20), min_size=1, max_size=2))
-def test_more_right_tokens_never_earn_less(answers: list[list[bool]]) -> None:
-    draft = PassCosts((1, 2), (0.1, 0.1))
-    worse = speed_up({"code": answers}, WIDE_IS_FREE, draft)["code"]
-    better = speed_up({"code": [[True] * len(each) for each in answers]}, WIDE_IS_FREE, draft)[
-        "code"
-    ]
-    assert 1.0 <= worse <= better + 1e-9
