@@ -91,7 +91,8 @@ def popen(line: Sequence[str], **options: Any) -> "subprocess.Popen[bytes] | war
     """Start a double in a warm process, and everything else as `subprocess.Popen` does."""
     if line[:-1] != command()[:-1]:
         return subprocess.Popen(line, **options)
-    return warm.Process("tests.engine.double", (line[-1],), os.environ, own_session=True)
+    own_session = options.get("start_new_session", False)
+    return warm.Process("tests.engine.double", (line[-1],), os.environ, own_session=own_session)
 
 
 WARM = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)

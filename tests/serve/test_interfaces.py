@@ -39,9 +39,8 @@ def test_a_question_is_answered(client: Any) -> None:
         done = chat(client, text, **how)
         (choice,) = done.choices
         assert (choice.message.content, choice.finish_reason) == (content, reason)
-        assert (
-            done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens > 0
-        )
+        usage = done.usage
+        assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens > 0
         assert done.model_extra["speculation"]["drafter"] == "off"
         assert done.system_fingerprint.startswith("localspec-")
         thoughts = choice.message.model_extra.get("reasoning_content", "").strip()
@@ -60,7 +59,9 @@ def test_a_stream_adds_up_to_the_answer_and_ends_with_its_figures(client: Any) -
 
 def test_several_answers_are_made_and_streamed(client: Any, server: Served) -> None:
     done = chat(client, "Rhine", n=3)
-    assert [(each.index, each.message.content) for each in done.choices] == [(0, RHINE), (1, RHINE), (2, RHINE)]  # fmt: skip
+    assert [(each.index, each.message.content) for each in done.choices] == [
+        *enumerate([RHINE] * 3)
+    ]
     texts = ["", ""]
     for chunk in chat(client, "Rhine", n=2, stream=True):
         for choice in chunk.choices:
@@ -183,12 +184,12 @@ def test_a_prompt_may_be_ids_or_several_of_either(client: Any, server: Served) -
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("limit", [0, 1, 99])
+@pytest.mark.parametrize("limit", [0, 99])
 def test_a_prompt_is_echoed_with_the_logprobs_of_its_tokens(
     client: Any, server: Served, stream: bool, limit: int
 ) -> None:
     prompt = turn("the Rhine")
-    answer = RHINE[: {0: 0, 1: 1, 99: None}[limit]]
+    answer = RHINE[:limit]
     ids = server.post("/tokenize", content=prompt).json()["tokens"]
     for given in (prompt, ids):
         for most in (None, 1):
@@ -212,10 +213,8 @@ def test_a_prompt_is_echoed_with_the_logprobs_of_its_tokens(
             assert all(len(each) in {1, 2} for each in top[1:])
             assert offsets == sorted(offsets)
             assert offsets[len(ids) :][:1] == [len(prompt)][: limit > 0]
-    usage = server.post(TEXT, prompt=prompt, echo=True, logprobs=0, max_tokens=limit).json()[
-        "usage"
-    ]
-    assert usage["prompt_tokens_details"]["cached_tokens"] == 0, "all of it was evaluated"
+    whole = server.post(TEXT, prompt=prompt, echo=True, logprobs=0, max_tokens=limit).json()
+    assert cached(whole["usage"]) == 0, "all of it was evaluated"
     server.refuse(CHAT, "echo is not supported", messages=[user("x")], echo=True)
 
 
@@ -337,7 +336,6 @@ def test_a_stream_has_its_events_in_their_order(client: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("more", "word"),
     [
@@ -352,9 +350,10 @@ def test_a_stream_has_its_events_in_their_order(client: Any) -> None:
     ],
 )
 def test_what_cannot_be_answered_is_refused(
-    server: Served, more: dict[str, Any], word: str, stream: bool
+    server: Served, more: dict[str, Any], word: str
 ) -> None:
-    server.refuse(RESPONSES, word, **{"input": "hello", "stream": stream, **more})
+    for stream in (False, True):
+        server.refuse(RESPONSES, word, **{"input": "hello", "stream": stream, **more})
 
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.42.{}; cc_entrypoint=cli; cch={};"
@@ -370,9 +369,8 @@ def cached(usage: dict[str, Any]) -> int:
 
 def test_a_line_that_changes_with_every_request_costs_no_cache(server: Served) -> None:
     hello = user("Say hello.")
-    first, second, third = (
-        BILLING.format(*each) for each in (("834", "65abc"), ("01c", "00f1e"), ("fff", "12345"))
-    )
+    changes = (("834", "65abc"), ("01c", "00f1e"), ("fff", "12345"))
+    first, second, third = (BILLING.format(*each) for each in changes)
     parts = [[{"type": "text", "text": text} for text in (line, AGENT)] for line in (first, second)]
     counts = []
     for path, body in (

@@ -13,7 +13,7 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.serve.catalogue import Catalogue, senses_of
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
-from tests.serve.serving import CHAT, COUNT, MESSAGES, OLLAMA, Served, bodies, served, user
+from tests.serve.serving import COUNT, MESSAGES, OLLAMA, Served, bodies, served, user
 from tests.waiting import until
 
 _MODEL = """
@@ -154,21 +154,6 @@ def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait(tmp_pat
         assert server.client.get("/health").json()["model"] == "other"
         assert [*server.states().items()] == [("other", "loaded"), ("a-pair", "unloaded")]
         assert server.chat("hello", model="a-pair").json()["model"] == "a-pair"
-
-
-@pytest.mark.slow
-def test_a_model_that_cannot_be_loaded_is_told_and_the_server_goes_on() -> None:
-    script = {
-        "otherwise": ["Hello."],
-        "crowded": 0,
-        "too_large": {"other": ["ModelLoadError", "too large"]},
-        "deadly": "third",
-    }
-    with served(script, others=("other", "third")) as server:
-        body = {"messages": [user("hello")]}
-        for model, word, code in (("other", "too large", 400), ("third", "SIGKILL", 503)):
-            server.refuse(CHAT, word, code, **body, model=model)
-            assert server.chat("hello").status_code == 200
 
 
 def test_a_model_is_unloaded_after_a_while_and_loaded_again_when_asked() -> None:

@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -41,10 +40,8 @@ pytestmark = pytest.mark.slow
 LONG = (
     f"Sum this up in a few words: {'the river rises in the hills, and runs down to the sea. ' * 14}"
 )
-QUESTIONS = (
-    *("Name a river.", "Why is the sky blue?", "Count to five.", "What is tea?"),
-    *("Repeat: pear, fig, plum, pear, fig, plum, pear.", "Say hello.", LONG, f"{LONG}Why?"),
-)
+REPEAT = "Repeat: pear, fig, plum, pear, fig, plum, pear."
+QUESTIONS = ("Name a river.", "Why is the sky blue?", REPEAT, LONG, f"{LONG}Why?")
 _LIMIT = 16
 
 
@@ -91,11 +88,11 @@ def by_run(question: str, temperature: float, seed: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("smollm2_path")
-def test_answers_are_those_of_run_alone_and_beside_seven_others() -> None:
+def test_answers_are_those_of_run_alone_and_beside_four_others() -> None:
     asked = {question: (0.8 * (number % 2), number) for number, question in enumerate(QUESTIONS)}
     wanted = {question: by_run(question, *how) for question, how in asked.items()}
-    assert len({*wanted.values()}) > 4, "they say something"
-    models = ("smollm2-135m", "--draft-model", "smollm2-135m", "--exact", "--parallel", "8")
+    assert len({*wanted.values()}) > 2, "they say something"
+    models = ("smollm2-135m", "--draft-model", "smollm2-135m", "--exact", "--parallel", "5")
     with serving(*models, "--ctx", "1024") as client:
 
         def ask(question: str, **own: Any) -> str:
@@ -120,15 +117,10 @@ def test_answers_are_those_of_run_alone_and_beside_seven_others() -> None:
     [
         (("--cors", "*"), "name each origin"),
         (("--host", "0.0.0.0"), "--api-key-file"),
-        (("--api-key-file", "none.txt"), "none.txt"),
         (("--api-key-file", "empty.txt"), "has no keys"),
-        (("--port", "99999"), "99999"),
         (("--port", "TAKEN"), "give another --port"),
-        (("--max-queue", "0"), "0"),
         (("--keep-alive", "soon"), "soon"),
         (("--max-wait", "nan"), "--max-wait"),
-        (("--max-wait", "inf"), "--max-wait"),
-        (("--max-wait", "-1"), "--max-wait"),
         (("--host", "no.such.host.invalid", "--api-key-file", "keys.txt"), "no.such.host.invalid"),
         (("--gate", "none.toml"), "none.toml"),
         (("--api-key-file", "gated.txt"), "none.toml"),
@@ -154,7 +146,6 @@ def test_what_it_cannot_start_with_is_one_line(
 def test_what_keeps_it_from_starting_is_one_line(bare_machine: dict[str, str]) -> None:
     done = localspec("serve", "smollm2-135m", "--port", "0", "--offline", env=bare_machine)
     assert done.code == 3
-    assert done.err.startswith("localspec: ")
     assert "Traceback" not in done.err
     for models in ("nope", "smollm2-135m,nope"):
         assert_one_complaint(localspec("serve", "--models", models, env=bare_machine), 3, "nope")
@@ -210,18 +201,17 @@ def test_conversations_in_turns_evaluate_what_is_new_also_after_a_restart(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
     about = "You are guide number {} of a museum of clocks. Answer in one sentence. "
-    systems = [{"role": "system", "content": about.format(number) * 16} for number in "12345"]
+    systems = [{"role": "system", "content": about.format(number) * 16} for number in "123"]
     talks = [[system, user("What is the oldest?")] for system in systems]
-    words = (str(smollm2_path), "--draft", "off", "--parallel", "3", "--ctx", "1024")
+    words = (str(smollm2_path), "--draft", "off", "--parallel", "2", "--ctx", "1024")
     env = {"LOCALSPEC_DATA_DIR": str(tmp_path)}
     with serving(*words, env=env) as client:
         assert min(evaluated(client, talk) for talk in talks) > 200
-        # There are three sequences for five conversations: what one loses is on the disk, but for less than
+        # There are two sequences for three conversations: what one loses is on the disk, but for less than
         # 64 tokens, which are not worth a file.
-        for _ in range(2):
-            assert max(evaluated(client, talk) for talk in talks) < 88
+        assert max(evaluated(client, talk) for talk in talks) < 88
         assert "localspec_pass_tokens_count" in client.get("/metrics").text
-    assert len(list((tmp_path / "prefixes").rglob("target.kv"))) == 5
+    assert len(list((tmp_path / "prefixes").rglob("target.kv"))) == 3
     with serving(*words, env=env) as client:
         assert max(evaluated(client, talk) for talk in reversed(talks)) < 88
     with serving(*words, "--forget", env={"LOCALSPEC_DATA_DIR": f"{tmp_path}/empty"}) as client:
@@ -248,12 +238,7 @@ def test_a_server_names_the_worker_that_died_and_answers_when_it_is_back() -> No
         assert refused.status_code >= 500
         assert f"worker {address}" in refused.text
         with working(at=address):
-            for _ in range(120):
-                again = client.post(CHAT, json={**body, "max_tokens": 4})
-                if again.status_code == 200:
-                    break
-                time.sleep(1)
-            assert again.status_code == 200, again.text
+            assert until(lambda: client.post(CHAT, json={**body, "max_tokens": 4}).is_success)
 
 
 ME = Running(os.getpid(), "a-pair", ("http://127.0.0.1:8080/v1",), 7)

@@ -144,19 +144,6 @@ def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(path
         assert nothing_runs(residence)
 
 
-def test_who_is_told_to_stop_gets_what_there_is(path: Path) -> None:
-    texts = ""
-    with shared(TELLING, path), program(path) as engine:
-        for event in stream(engine):
-            if isinstance(event, Text):
-                texts += event.text
-                engine.stop()
-        assert isinstance(event, Finished)
-    assert event.reply.stop_reason is StopReason.CANCELLED
-    assert STORY.startswith(event.reply.text)
-    assert event.reply.text == texts
-
-
 def test_many_requests_are_answered_and_those_without_room_wait(path: Path) -> None:
     answers = {f"number {n}.": f"Answer {n}." for n in range(9)}
     script = {"answers": answers, "parallel": 2}
