@@ -101,8 +101,6 @@ WARM = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subproc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scripted:
-    """Models that tell a script, and what can be done with them; see `Loaded`."""
-
     assistant: Assistant
     save: Callable[[Path, tuple[Segment, ...]], StateSaved]
     restore: Callable[[Path], tuple[int, tuple[Segment, ...]]]
@@ -112,8 +110,6 @@ class Scripted:
 
 
 class ScriptedFactory:
-    """Loads nothing, as the script says."""
-
     def __init__(self, script: dict[str, Any]) -> None:
         self._script = script
         self._death = Death(**script["death"]) if "death" in script else NEVER
@@ -161,7 +157,6 @@ class ScriptedFactory:
 
 
 def part_of(seconds: float | str) -> float | str:
-    """Return how long a step of loading takes."""
     return seconds if isinstance(seconds, str) else seconds / _STEPS
 
 

@@ -42,7 +42,6 @@ class Death:
     how: str | int = "SIGKILL"
 
     def strike(self, on: str, at: int) -> None:
-        """End the process if this is the moment."""
         if (on, at) != (self.on, self.at):
             return
         if isinstance(self.how, int):
@@ -77,11 +76,9 @@ class Script:
         return script[said] if said < len(script) else END
 
     def said(self, tokens: Sequence[int]) -> int:
-        """Return how many tokens of the last reply are there."""
         return len(tokens) - len(_prompt(tokens)) - 3  # behind "<|im_start|>assistant\n"
 
     def fail(self, where: str, tokens: Sequence[int], error: Exception) -> None:
-        """Raise `error` if this is where the answer fails."""
         last = _questions(_prompt(tokens))[-1] if self.fails else ""
         for part, (place, at) in self.fails.items():
             if part in last and place == where and self.said(tokens) >= at:
@@ -176,16 +173,6 @@ class ScriptedModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScriptedSequences:
-    """Sequences that share passes, at the pace that the script sets.
-
-    Args:
-        views: the sequences.
-        pass_s: how long a pass takes, or the file that it waits for.
-        chunk_s: how long a chunk of a prompt takes, or the file that it waits for.
-        cancel: stops both.
-        rests: a reply of so many bytes, or a prompt of which so many tokens are evaluated, waits for that file.
-    """
-
     views: Sequence[ScriptedModel]
     pass_s: float | str
     chunk_s: float | str
@@ -261,7 +248,6 @@ class KnowingDrafter:
 
 
 def script_of(document: dict[str, Any]) -> Script:
-    """Return what a script says; see `tests.engine.double`."""
     return Script(
         answers=document.get("answers", {}),
         otherwise=document.get("otherwise", ["Hello **world**."]),
@@ -270,7 +256,6 @@ def script_of(document: dict[str, Any]) -> Script:
 
 
 def sequences_of(document: dict[str, Any], script: Script, cancel: CancelFlag) -> ScriptedSequences:
-    """Return the sequences that tell a script."""
     death = Death(**document["death"]) if "death" in document else NEVER
     n_ctx, count = document.get("n_ctx", 4000), document.get("parallel", 1)
     return ScriptedSequences(

@@ -58,7 +58,6 @@ def finish(answering: Answering, *requests: Request) -> None:
 
 
 def reasons(meddler: Meddler, asked: int, parallel: int) -> dict[int, StopReason]:
-    """Have requests answered while somebody meddles; return why each ended."""
     notices: list[Notice] = []
     answering = observed({"parallel": parallel}, meddler, notices)
     meddler.cancel = answering.cancel

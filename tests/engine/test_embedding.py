@@ -53,8 +53,6 @@ class Letters:
 
 
 class Asked:
-    """An embedding, and what it sent."""
-
     def __init__(self, *, ranks: bool = False) -> None:
         self.model, self.flag, self.sent = Letters(ranks=ranks), CancelFlag(), list[Notice]()
         loaded = LoadedEmbedder(self.model, self.flag, "letters", 0.5, Held({"RAM": 7}))
@@ -76,7 +74,6 @@ class Asked:
         return np.frombuffer(found.rows, np.float32).reshape(-1, found.width).tolist()
 
     def reason(self, number: int) -> str:
-        """Return why a question had no answer."""
         found = self.end(number)
         assert isinstance(found, Failed), found
         return found.reason

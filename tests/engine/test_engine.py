@@ -34,7 +34,6 @@ def greedy(max_tokens: int) -> ReplyOptions:
 
 
 def turns(*contents: str) -> list[Message]:
-    """Take turns, the user's first."""
     said = (Message.user, Message.assistant)
     return [said[i % 2](text) for i, text in enumerate(contents)]
 
@@ -111,9 +110,10 @@ def test_a_turn_and_another_branch_evaluate_only_what_is_new() -> None:
     assert again.started.cached_tokens == first.reply.prompt_tokens - 1
 
 
-def test_a_reply_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_reply_that_was_stopped_or_cut_in_half_goes_on(tmp_path: Path) -> None:
     go_on, text = tmp_path / "go on", "One two three four five."
-    with double({"otherwise": [text], "rests": {"at": 9, "until": str(go_on)}}) as engine:
+    script = {"answers": {"cut": "日本語。"}, "otherwise": [text]}
+    with double({**script, "rests": {"at": 9, "until": str(go_on)}}) as engine:
         number = engine.ask(HELLO)
         hear_event(engine, Text)
         engine.cancel(number)
@@ -122,9 +122,14 @@ def test_a_reply_that_was_stopped_goes_on(tmp_path: Path) -> None:
         assert 0 < len(cut.message.text) < 24
         go_on.touch()
         heard = engine.reply([*HELLO, cut.message])
-    assert heard.done.message.text == text
-    assert heard.text == text[len(cut.message.text) :]
-    assert heard.started.cached_tokens == heard.started.prompt_tokens - 1
+        assert heard.done.message.text == text
+        assert heard.text == text[len(cut.message.text) :]
+        assert heard.started.cached_tokens == heard.started.prompt_tokens - 1
+        half = engine.reply("cut", greedy(4))
+        assert half.text == half.done.message.text == "日"
+        rest = engine.reply([Message.user("cut"), half.done.message])
+        assert rest.text == rest.written == "本語。"
+        assert rest.done.message.text == "日本語。"
 
 
 @pytest.mark.slow
@@ -299,15 +304,6 @@ def test_one_that_cannot_be_started_is_dead_in_one_line_and_closing_twice_is_har
         engine.close()
     assert not engine.alive
     assert [type(each).__name__ for each in engine.drain()] in ([], ["Hello"])
-
-
-def test_a_character_that_was_cut_in_half_is_whole_when_the_reply_goes_on() -> None:
-    with double({"otherwise": ["日本語。"]}) as engine:
-        cut = engine.reply(HELLO, greedy(4))
-        assert cut.text == cut.done.message.text == "日"
-        rest = engine.reply([*HELLO, cut.done.message])
-    assert rest.text == rest.written == "本語。"
-    assert rest.done.message.text == "日本語。"
 
 
 def test_what_is_asked_aside_costs_the_conversation_nothing_that_it_has_in_common() -> None:

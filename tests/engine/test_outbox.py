@@ -37,8 +37,6 @@ def happened(request: int, *events: StreamEvent) -> ReplyEvents:
 
 
 class Reader:
-    """Reads once it is allowed to."""
-
     def __init__(self) -> None:
         self.read: list[Notice] = []
         self.reads = threading.Event()

@@ -98,8 +98,6 @@ STOP = event(delta("stop")) + USAGE + DONE
 
 
 def streamed(*pieces: bytes, between_s: float = 0.0, then: Script | None = None) -> Script:
-    """Return what streams pieces of bytes."""
-
     def answer(handler: Handler) -> None:
         handler.head()
         for piece in pieces:
@@ -126,7 +124,6 @@ def words(*texts: str) -> bytes:
 
 
 def hang(handler: Handler) -> None:
-    """Say nothing until the client has left."""
     handler.connection.settimeout(60)
     with suppress(TimeoutError):
         if not handler.connection.recv(1):

@@ -39,7 +39,6 @@ def own_server(smollm2_path: Path) -> Iterator[str]:
 
 @contextmanager
 def serving(*words: str) -> Iterator[str]:
-    """Run a llama-server with these flags, and yield its address."""
     if not LLAMA_SERVER:
         pytest.skip("LOCALSPEC_LLAMA_SERVER names no llama-server")
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:

@@ -10,7 +10,6 @@ from PIL import Image
 
 @cache
 def png(shade: int = 0, size: int = 8) -> bytes:
-    """Return a picture; each shade is another."""
     file = io.BytesIO()
     Image.new("RGB", (size, size), (shade, 99, 7)).save(file, "PNG")
     return file.getvalue()
@@ -18,7 +17,6 @@ def png(shade: int = 0, size: int = 8) -> bytes:
 
 @cache
 def wav(level: int = 0) -> bytes:
-    """Return a sound; each level is another."""
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)

@@ -75,7 +75,6 @@ def engine() -> Iterator[Served]:
 
 
 def events(text: str) -> list[Fields]:
-    """Return the events of a stream, of Ollama's interface, too."""
     lines = [each.removeprefix("data: ") for each in text.split("\n") if each[:1] in {"d", "{"}]
     return [json.loads(each) for each in lines if each != "[DONE]"]
 

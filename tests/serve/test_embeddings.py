@@ -54,7 +54,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def vectors(server: Served, texts: Any, model: str = "vectors", **more: Any) -> np.ndarray:
-    """Return the vectors of texts."""
     answer = server.post(EMBED, input=texts, model=model, **more)
     assert answer.status_code == 200, answer.text
     rows = answer.json()["data"]
@@ -63,7 +62,6 @@ def vectors(server: Served, texts: Any, model: str = "vectors", **more: Any) -> 
 
 
 def engine_pid(server: Served) -> int:
-    """Return the process that makes vectors."""
     pid = server.engine("vectors").pid
     assert pid is not None
     return pid

@@ -48,8 +48,6 @@ class Memory:
 
 
 class Loads:
-    """A backend of that memory."""
-
     lost = ""
 
     def __init__(self, memory: Memory, name: str) -> None:
@@ -198,20 +196,15 @@ def test_of_busy_models_the_first_that_nothing_uses_is_let_go() -> None:
 def test_a_fault_in_loading_ends_the_wait_and_the_next_model_is_loaded(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    right = getattr(Loads, where)
+
+    def fail(loads: Loads, *given: Any, **named: Any) -> Any:
+        if B.name in {getattr(loads, "name", ""), *given[1:]}:
+            raise RuntimeError("a bug")
+        return right(loads, *given, **named)
+
     async def work(residence: Residence, memory: Memory) -> None:
-        load, init = Loads.load, Loads.__init__
-
-        async def fail(loads: Loads, others: Held | None = None) -> None:
-            if loads.name == B.name:
-                raise RuntimeError("a bug")
-            await load(loads, others)
-
-        def fail_at_once(loads: Loads, memory: Memory, name: str) -> None:
-            if name == B.name:
-                raise RuntimeError("a bug")
-            init(loads, memory, name)
-
-        monkeypatch.setattr(Loads, where, fail if where == "load" else fail_at_once)
+        monkeypatch.setattr(Loads, where, fail)
         tasks = [asyncio.create_task(use(residence, memory, each)) for each in (B, B, D)]
         async with asyncio.timeout(PATIENCE_S):
             ends = await asyncio.gather(*tasks, return_exceptions=True)
@@ -426,28 +419,21 @@ async def die(backend: Backend, engine: Dying) -> None:
     await until(lambda: backend.lost or again())
 
 
-def test_an_engine_that_dies_too_often_and_is_never_ready_stays_down() -> None:
-    engine = Dying(gets_ready=False)
+@pytest.mark.parametrize("gets_ready", [True, False])
+def test_an_engine_that_dies_too_often_stays_down_unless_it_got_ready_in_between(
+    gets_ready: bool,
+) -> None:
+    engine = Dying(gets_ready=gets_ready)
 
     async def doing(backend: Backend) -> None:
-        for death in range(MOST):
-            assert not backend.lost, death
-            await die(backend, engine)
-        assert backend.lost == "gone"
-        assert engine.starts == MOST, "the first start, and one after each death but the last"
-        with pytest.raises(EngineGone, match="gone"):
-            await backend.count(HELLO)
-
-    follow_backend(engine, doing)
-
-
-def test_one_that_gets_ready_in_between_is_started_again_and_again() -> None:
-    engine = Dying()
-
-    async def doing(backend: Backend) -> None:
-        for _ in range(2 * MOST):
-            await die(backend, engine)
+        for _ in range(2 * MOST if gets_ready else MOST):
             assert not backend.lost
+            await die(backend, engine)
+        assert backend.lost == ("" if gets_ready else "gone")
+        if not gets_ready:
+            assert engine.starts == MOST, "the first start, and one after each death but the last"
+            with pytest.raises(EngineGone, match="gone"):
+                await backend.count(HELLO)
 
     follow_backend(engine, doing)
 

@@ -48,7 +48,6 @@ _GOOD = {
 
 
 def value(chance: random.Random, depth: int = 0) -> Any:
-    """Return some JSON."""
     kind = chance.randrange(5 if depth < 4 else 3)
     if kind == 0:
         return None

@@ -48,7 +48,6 @@ def server() -> Iterator[Served]:
 
 
 def answer(server: Served, path: str, key: str, **body: Any) -> str:
-    """Return all that comes back, as it is."""
     server.client.headers["Authorization"] = f"Bearer {key}"
     done = server.post(path, **body)
     assert done.status_code == 200, done.text

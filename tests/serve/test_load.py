@@ -10,8 +10,6 @@ BODY = {"temperature": 0, "stream": True, "stream_options": {"include_usage": Tr
 
 
 class Running:
-    """A server that somebody else started."""
-
     def __init__(self, server: Served, begun: list[str], name: str) -> None:
         self.address = server.url
         begun.append(name)

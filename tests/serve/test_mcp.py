@@ -54,7 +54,6 @@ def follow(work: Work, script: Mapping[str, Any], mode: str = "auto", gate: str 
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> tuple[str, CallToolResult]:
-    """Return what a call says, and all of its result."""
     result = await client.call_tool(tool, arguments)
     (block,) = result.content
     assert isinstance(block, TextContent)
@@ -62,7 +61,6 @@ async def call(client: Client, tool: str, **arguments: Any) -> tuple[str, CallTo
 
 
 async def complain(client: Client, tool: str, word: str, **arguments: Any) -> None:
-    """Make a call that ends in an error of one line."""
     text, result = await call(client, tool, **arguments)
     assert result.is_error
     assert word in text

@@ -57,7 +57,6 @@ def input_audio(data: bytes) -> dict[str, Any]:
 
 
 def block(url: str) -> dict[str, Any]:
-    """Return Anthropic's block of a picture."""
     if not url.startswith("data:"):
         return {"type": "image", "source": {"type": "url", "url": url}}
     source = {"type": "base64", "media_type": "image/png", "data": url.partition(",")[2]}
@@ -80,7 +79,6 @@ def asking(url: str, text: str = WORDS) -> dict[str, dict[str, Any]]:
 
 
 def question(server: Served) -> tuple[Any, ...]:
-    """Return what the engine was asked last."""
     last: tuple[Any, ...] = server.asked[-1].messages[-1].parts  # type: ignore[union-attr]
     return last
 
@@ -377,7 +375,6 @@ def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def noise(size: int) -> bytes:
-    """Return a picture of about so many bytes."""
     file = io.BytesIO()
     side = int((size / 3) ** 0.5)
     Image.frombytes("RGB", (side, side), os.urandom(3 * side * side)).save(file, "PNG")

@@ -204,9 +204,9 @@ def test_calls_are_objects_and_results_find_them(ask: Any, server: Served) -> No
 
 
 def test_the_servers_rules_hold_here() -> None:
-    with served(SCRIPT, rules=CallPolicy(deny=("now",))) as server:
-        with ollama.Client(host=server.url) as ask:
-            done = ask.chat("a-pair", said("Peru?"), tools=[area, now])
+    rules = CallPolicy(deny=("now",))
+    with served(SCRIPT, rules=rules) as server, ollama.Client(host=server.url) as ask:
+        done = ask.chat("a-pair", said("Peru?"), tools=[area, now])
         assert [each.function.name for each in done.message.tool_calls] == ["area"]
 
 
@@ -316,23 +316,18 @@ def test_a_model_stays_as_long_as_a_request_says() -> None:
         assert until(lambda: not ask.ps().models)
 
 
-def test_an_unload_waits_for_those_under_way(tmp_path: Path) -> None:
+def test_an_unload_waits_for_those_under_way_and_keys_are_asked_for(tmp_path: Path) -> None:
     script = {**SCRIPT, "pass_s": str(tmp_path / "begin")}
-    with served(script) as server, server.asking({"text": "Rhine?"}) as (answer,):
-        server.post(GENERATE, keep_alive=0)
-        assert server.client.get("/health").json()["status"] == "ok"
-        (tmp_path / "begin").touch()
-        assert answer.result().json()["choices"][0]["message"]["content"] == RHINE
-        assert until(lambda: server.client.get("/health").json()["status"] == "unloaded")
-
-
-def test_keys_and_pages_are_refused_in_its_form() -> None:
-    guard = Guard(keys=("sesame",))
-    with served(SCRIPT, guard=guard) as server:
+    with served(script, guard=Guard(keys=("sesame",))) as server:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
             with ollama.Client(host=server.url, headers=headers) as ask:
                 with pytest.raises(ollama.ResponseError, match="API key is missing") as caught:
                     ask.chat("a-pair", said("hello"))
                 assert caught.value.status_code == 401
-        with ollama.Client(host=server.url, headers={"Authorization": "Bearer sesame"}) as ask:
-            assert ask.chat("a-pair", said("hello")).message.content == "Hello."
+        server.client.headers["Authorization"] = "Bearer sesame"
+        with server.asking({"text": "Rhine?"}) as (answer,):
+            server.post(GENERATE, keep_alive=0)
+            assert server.client.get("/health").json()["status"] == "ok"
+            (tmp_path / "begin").touch()
+            assert answer.result().json()["choices"][0]["message"]["content"] == RHINE
+            assert until(lambda: server.client.get("/health").json()["status"] == "unloaded")

@@ -82,7 +82,6 @@ def test_it_needs_no_key_and_lets_none_in_without_one() -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A real browser."""
     if BROWSER is None or find_spec("playwright") is None:
         pytest.skip("needs Chromium, and playwright of the group `browser`")
     with playwright.sync_playwright() as driver:
@@ -109,25 +108,20 @@ def tab(chromium: Any) -> Iterator[Any]:
 
 
 class Person:
-    """Somebody at a page."""
-
     def __init__(self, tab: Any, server: Served) -> None:
         self.tab = tab
         tab.goto(server.url)
 
     def see(self, place: str, text: str, last: bool = False) -> None:
-        """Wait until a text is there."""
         which = self.tab.locator(place)
         found = playwright.expect(which.last if last else which)
         found.to_contain_text(text, timeout=PATIENCE_S * 1000)
 
     def write(self, text: str) -> None:
-        """Write something, and send it by the keyboard."""
         self.tab.fill("#text", text)
         self.tab.locator("#text").press("Enter")
 
     def rest(self) -> None:
-        """Wait until nothing is under way."""
         playwright.expect(self.tab.locator("#stop")).to_be_disabled(timeout=PATIENCE_S * 1000)
 
 

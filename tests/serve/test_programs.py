@@ -35,7 +35,6 @@ def test_curl_gets_an_answer_a_stream_and_an_error() -> None:
 
 
 def installed(package: str) -> Path:
-    """Return where the commands of a package are, which has an environment of its own."""
     folder = cache_folder() / f"{package}-{sys.implementation.cache_tag}"
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

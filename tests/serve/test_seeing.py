@@ -40,7 +40,6 @@ def seeing(models: Models, kind: str) -> Iterator[tuple[httpx.Client, Any, Any, 
 
 
 def told(client: httpx.Client, *parts: dict[str, Any], **more: Any) -> tuple[str, dict[str, Any]]:
-    """Return an answer and its usage."""
     said = [user([*parts, {"type": "text", "text": WORDS}])]
     answer = client.post(CHAT, json={"messages": said, "max_tokens": LIMIT, **more})
     assert answer.status_code == 200, answer.text
@@ -49,7 +48,6 @@ def told(client: httpx.Client, *parts: dict[str, Any], **more: Any) -> tuple[str
 
 
 def listed(client: httpx.Client) -> dict[str, Any]:
-    """Return the model as the server lists it."""
     model: dict[str, Any] = client.get("/v1/models").json()["data"][0]
     return model
 

@@ -186,7 +186,6 @@ QUESTIONS = ("Name a river.", "Why is the sky blue?", "What is tea?")
 def test_two_models_say_what_each_says_alone(
     smollm2_path: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    """On real weights, with drafting, asked at once; `run`, `ps` and `stop` find both."""
     tiny = write_llama(tmp_path / "tiny.gguf")
     env = {"LOCALSPEC_DATA_DIR": str(tmp_path / "data"), "LOCALSPEC_OWN": "off"}
     for path, name in ((smollm2_path, "smol"), (tiny, "tiny")):

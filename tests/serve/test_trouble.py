@@ -84,8 +84,6 @@ LOCAL = Guard(hosts={"127.0.0.1", "localhost", "[::1]"})
 
 
 def answer_to(guard: Guard, method: str, headers: dict[str, str]) -> httpx.Response:
-    """Return what a guard lets through, or refuses."""
-
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(guarded(JSONResponse({}), guard, lambda _status: None))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

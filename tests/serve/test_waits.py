@@ -172,7 +172,6 @@ def test_while_a_prompt_is_read_ollamas_stream_has_pieces_without_a_word(
 
 
 def text_of(piece: dict[str, Any]) -> str:
-    """Return the words in a line of Ollama's."""
     return str(piece["response"] if "response" in piece else piece["message"]["content"])
 
 
@@ -288,7 +287,6 @@ def reply(reason: StopReason = StopReason.EOG) -> Reply:
 
 
 def value(metrics: Metrics, name: str) -> float:
-    """Return a figure by its name and labels."""
     text = metrics.text().decode()
     (figure,) = re.findall(rf"^localspec_{re.escape(name)} (\S+)$", text, re.MULTILINE)
     return float(figure)
