@@ -55,14 +55,7 @@ NEVER = Death("never")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What is said after which tokens, and where saying it fails.
-
-    Args:
-        answers: a part of a question, and the answer to it.
-        otherwise: answers to all other questions, by their number in the conversation.
-        fails: a part of a question, and where its answer fails: in `pass`, `draft` or `model`, and
-            after how many bytes; see `tests.engine.double`.
-    """
+    """What is said after which tokens, and where saying it fails; see `tests.engine.double`."""
 
     answers: Mapping[str, str]
     otherwise: Sequence[str]
@@ -120,13 +113,7 @@ def _ids(answer: str) -> list[int]:
 
 @dataclass(slots=True, eq=False)
 class ScriptedModel:
-    """One sequence: answers the last question, and keeps a cache like a real model's.
-
-    Args:
-        script: what is said.
-        n_ctx: tokens of context.
-        death: where the process is to end.
-    """
+    """One sequence: answers the last question, and keeps a cache like a real model's."""
 
     script: Script
     n_ctx: int

@@ -86,8 +86,6 @@ def test_sampling_is_the_server_s_unless_the_user_says_something(server: Double)
         (("--draft", "lookup"), "--draft"),
         (("--exact",), "--exact"),
         (("--gpu-layers", "3"), "--gpu-layers"),
-        (("--kv-type", "q8_0"), "--kv-type"),
-        (("--workers", "h:1"), "--workers"),
         (("--stop-loops",), "--stop-loops"),
         (("--own",), "--own and --server"),
         (("--regex", "a"), "regex cannot be had from llama-server"),
@@ -198,10 +196,10 @@ def test_a_picture_goes_on_in_run_chat_and_batch_also_after_a_kill(
         process.kill()
     server.scripts["/v1/chat/completions"] = fine
     chat = b'Compare @"my photo.png"\n'
-    for stdin, verb, *words_ in (
-        (png(), "run", "-f", "-", "-c", "1", "Another."),
-        (b"", "run", "-c", "1", "And now?"),
-        (chat, "chat", "--plain", "-c", "1"),
+    for stdin, (verb, *words_) in (
+        (png(), ["run", "-f", "-", "-c", "1", "Another."]),
+        (b"", ["run", "-c", "1", "And now?"]),
+        (chat, ["chat", "--plain", "-c", "1"]),
     ):
         succeed(verb, *to_server, *words_, stdin=stdin, cwd=tmp_path)
     assert [each["type"] for each in question(0)] == ["image_url", "input_audio", "text"]

@@ -162,20 +162,9 @@ def served(
     started: Sequence[str] = (),
     folder: Folder | None = None,
 ) -> Iterator[Served]:
-    """Serve what a script says, or an engine.
+    """Serve what a script says, or an engine, at most `most` requests at a time; `scripts` are of models, by name.
 
-    Args:
-        script: of all models, unless `scripts` has one.
-        most: requests that may run or wait.
-        guard: lets in.
-        others: models beside `a-pair`.
-        keep_alive_s: of every model.
-        max_wait_s: of every request.
-        rules: for calls.
-        engine: of every model, in place of one that tells a script.
-        scripts: of models, by name.
-        started: others that are loaded at the start.
-        folder: of files that requests may name.
+    There is `a-pair`, those that are `started`, and `others`, which are loaded when they are asked for.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     begun, ended = threading.Event(), threading.Event()

@@ -31,11 +31,7 @@ A, B, C, D = (ServedModel(each, LaunchOptions(target=each), ReplyOptions()) for 
 
 
 class Memory:
-    """Engines that note what they do; as many as there is room for are loaded, and C cannot be.
-
-    Args:
-        room: of how many.
-    """
+    """Engines that note what they do; as many as there is room for are loaded, and C cannot be."""
 
     def __init__(self, room: int) -> None:
         self.room = room

@@ -98,12 +98,13 @@ def test_what_cannot_be_asked_is_refused() -> None:
             ("ask", "temperature", {"prompt": "x", "temperature": -1}),
             ("ask", "schema", {"prompt": "x", "schema": {}}),
             ("ask", "no model '/etc/passwd'", {"prompt": "x", "model": "/etc/passwd"}),
+            ("ask", "too large", {"prompt": "x", "model": "other"}),
             ("ask_json", "schema", {"prompt": "x"}),
             ("ask_json", "schema", {"prompt": "x", "schema": {"type": "nothing"}}),
         ):
             await complain(client, tool, word, **arguments)
 
-    follow(work, {})
+    follow(work, {"refuses": {"other": ["ModelLoadError", "it is too large"]}})
 
 
 def test_progress_only_grows_and_ends_with_the_answer() -> None:
@@ -138,13 +139,6 @@ def test_a_call_that_is_cancelled_ends_in_the_engine() -> None:
 
     script = {"answers": {"river": "On and on. " * 1000, "Hi": "Hello."}, "pass_s": 0.05}
     follow(work, script, "legacy")
-
-
-def test_an_engine_that_cannot_load_is_an_error_of_the_call() -> None:
-    async def work(client: Client, _residence: Residence) -> None:
-        await complain(client, "ask", "too large", prompt="Hi")
-
-    follow(work, {"refuses": {"a-pair": ["ModelLoadError", "it is too large"]}})
 
 
 def test_answers_pass_the_gate() -> None:

@@ -86,20 +86,17 @@ def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None
     like = replace(FIRST.launch, target=None, offline=True)
     assert catalogue.find("both").launch == replace(like, pair="both")
     assert catalogue.find("mine") == catalogue.find("Both")
-    assert catalogue.find("half").launch == replace(
-        like, target="small"
-    )  # its draft model is not here
-    assert catalogue.find("big").launch == replace(like, target="big")
-    assert catalogue.find("own").launch == replace(like, target="own")
+    for name, target in (("half", "small"), ("big", "big"), ("own", "own")):
+        # The draft model of half is not here.
+        assert catalogue.find(name).launch == replace(like, target=target)
     assert catalogue.find("own").options.seed == 3
     launch = LaunchOptions(pair="both", draft_model="small")
     first = ServedModel("both", launch, ReplyOptions(), ("big",))
     of_a_pair = replace(catalogue, models=(first,))
     for name in ("", "both", "Both", "mine", "big"):
         assert of_a_pair.find(name) is first
-    assert of_a_pair.find("own").launch == LaunchOptions(target="own", offline=True), (
-        "its draft model is not another's"
-    )
+    # Its draft model is not another's.
+    assert of_a_pair.find("own").launch == LaunchOptions(target="own", offline=True)
 
 
 def test_what_cannot_answer_says_why_and_no_path_is_looked_at(
@@ -113,7 +110,8 @@ def test_what_cannot_answer_says_why_and_no_path_is_looked_at(
     ]:
         with pytest.raises(NotFound, match=word):
             catalogue.find(name)
-    for name in ["gpt-4", "there.gguf", "./there.gguf", "~/there.gguf", "../../etc/passwd", "user/repo:Q4_K_M", "\0", "x" * 9999]:  # fmt: skip
+    paths = ("there.gguf", "./there.gguf", "~/there.gguf", "../../etc/passwd")
+    for name in (*paths, "gpt-4", "user/repo:Q4_K_M", "\0", "x" * 9999):
         for each in (name, str(tmp_path / "there.gguf")):
             with pytest.raises(NotFound, match="/v1/models") as caught:
                 catalogue.find(each)

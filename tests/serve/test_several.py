@@ -63,32 +63,29 @@ def test_each_answers_by_itself_and_its_state_and_figures_are_told() -> None:
             assert f'localspec_model_loaded{{model="{name}"}} 1.0' in text
 
 
-def test_an_engine_that_is_killed_ends_its_own_answers_alone() -> None:
+def test_an_engine_that_is_killed_ends_its_own_answers_alone_and_comes_back_if_it_may() -> None:
     with served(SLOW, started=("second",)) as server, ThreadPoolExecutor(2) as threads:
-        asked = {each: threads.submit(server.chat, "hello", model=each) for each in ("", "second")}
-        assert until(lambda: server.client.get("/health").json()["running"] == 2)
-        pid = server.engine("second").pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        lost = asked["second"].result()
-        assert (lost.status_code, "SIGKILL" in lost.text) == (503, True)
-        assert asked[""].result().json()["choices"][0]["message"]["content"] == STORY
-        assert content(server, "second") == STORY, "it was started again"
-
-
-def test_one_that_stays_down_is_said_to_and_the_others_answer() -> None:
-    deadly = {**HELLO, "death": {"on": "token"}}
-    with served(HELLO, scripts={"second": deadly}, started=("second",)) as server:
         engine = server.engine("second")
+
+        def kill_while_both_answer() -> None:
+            models = ("second", "")
+            lost, other = (threads.submit(server.chat, "hello", model=each) for each in models)
+            assert until(lambda: server.client.get("/health").json()["running"] == 2)
+            assert engine.pid is not None
+            os.kill(engine.pid, signal.SIGKILL)
+            assert (lost.result().status_code, "SIGKILL" in lost.result().text) == (503, True)
+            assert other.result().json()["choices"][0]["message"]["content"] == STORY
+
+        kill_while_both_answer()
+        assert content(server, "second") == STORY, "it was started again"
         engine._revives = False
-        assert server.chat("hello", model="second").status_code == 503
+        kill_while_both_answer()
         assert until(lambda: engine.lost)
         health = server.client.get("/health")
         assert (health.status_code, health.json()["status"]) == (200, "ok")
         assert "SIGKILL" in health.json()["models"]["second"]["reason"]
         status = server.client.get("/v1/models/second").json()["status"]
         assert status == {"value": "unloaded", "failed": True}
-        assert content(server, "") == "Hello."
 
 
 @pytest.mark.parametrize(
