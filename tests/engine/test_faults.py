@@ -115,24 +115,19 @@ def test_who_asks_or_loads_just_when_it_died_is_told() -> None:
         asyncio.run(work(engine))
 
 
-def test_one_that_hangs_is_restarted_by_force() -> None:
+def test_it_has_a_session_of_its_own_and_one_that_hangs_is_restarted_by_force() -> None:
     with double() as engine:
         before = engine.pid
         assert before is not None
+        assert os.getsid(before) == before, "the terminal cannot reach it"
+        os.kill(before, signal.SIGINT)  # and where it does, nothing happens
+        assert engine.reply(HELLO).done
         os.kill(before, signal.SIGSTOP)
         engine.ask("x" * 1_000_000)  # more than a pipe holds: nobody waits
         engine.restart()
         hear_last(engine, Ready)
         with pytest.raises(ProcessLookupError):
             os.kill(before, 0)
-
-
-def test_it_has_a_session_of_its_own_so_that_the_terminal_cannot_reach_it() -> None:
-    with double() as engine:
-        assert engine.pid is not None
-        assert os.getsid(engine.pid) == engine.pid
-        os.kill(engine.pid, signal.SIGINT)  # and where it does, nothing happens
-        assert engine.reply(HELLO).done
 
 
 PARENT = """

@@ -12,7 +12,6 @@ from localspec.decoding.round import Spent, StopReason
 from localspec.engine.engine import Answer, Busy, EngineGone, RemoteEngine
 from localspec.engine.protocol import (
     EngineDied,
-    Failed,
     Held,
     Notice,
     Question,
@@ -22,7 +21,6 @@ from localspec.engine.protocol import (
 from localspec.errors import ModelLoadError, NoRoom
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.serve import backend as serving
 from localspec.serve.backend import Backend, WaitedTooLong
 from localspec.serve.residence import Residence, ServedModel
 from tests.waiting import PATIENCE_S
@@ -355,13 +353,12 @@ MOST = 5
 
 
 class Dying(RemoteEngine):
-    """An engine that dies as often as it is told, and gets ready in between or not; its worker may be away."""
+    """An engine that dies as often as it is told, and gets ready in between or not."""
 
     def __init__(self, *, gets_ready: bool = True) -> None:
         super().__init__(revives=True)
         self.questions: list[Question] = []
-        self.starts = self.loads = 0
-        self.gets_ready, self.away = gets_ready, False
+        self.starts, self.gets_ready = 0, gets_ready
 
     def tell(self, notice: Notice) -> None:
         if isinstance(notice, EngineDied):
@@ -373,15 +370,11 @@ class Dying(RemoteEngine):
         self.starts += 1
 
     def load(self, options: LaunchOptions, others: Held | None = None) -> None:
-        self.loads += 1
         if not self.starts:
             self.start()
         self._requested, self._outcome, self._ready = options, None, None
-        soon = asyncio.get_running_loop().call_soon
-        if self.away:
-            soon(self.tell, Failed(None, "UsageError", "worker a:1 cannot be reached"))
-        elif self.starts == 1 or self.gets_ready:
-            soon(self.tell, READY)
+        if self.starts == 1 or self.gets_ready:
+            asyncio.get_running_loop().call_soon(self.tell, READY)
 
     def _submit(self, question: Question) -> None:
         self.questions.append(question)
@@ -480,30 +473,3 @@ def test_what_happens_to_several_in_one_go_reaches_each() -> None:
         assert list(await texts) == ["abc", "aabbcc"]
 
     follow_backend(engine, doing)
-
-
-def test_what_a_worker_was_missing_for_is_loaded_again_when_it_is_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engine = Dying()
-
-    async def ask(backend: Backend) -> None:
-        await until(lambda: backend.lost)
-        with pytest.raises(EngineGone, match="worker a:1 cannot be reached"):
-            await backend.count(HELLO)
-
-    async def doing(backend: Backend) -> None:
-        engine.away = True
-        await die(backend, engine)
-        loads = engine.loads
-        await ask(backend)
-        await ask(backend)
-        assert engine.loads == loads + 1, "not at every request"
-        engine.away = False
-        monkeypatch.setattr(serving, "_AGAIN_S", 0.0)
-        backend._again_s = 0.0
-        await ask(backend)
-        await until(lambda: backend.ready)
-        assert not backend.lost
-
-    follow_backend(engine, doing, workers=("a:1",))

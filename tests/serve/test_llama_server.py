@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-import pytest
-
 from tests.serve.serving import FIM, INFILL, TEXT, Served, served
 
 SCRIPT = {"otherwise": ["Hello."]}
@@ -19,9 +17,8 @@ def test_a_text_becomes_tokens_and_tokens_the_text(server: Served) -> None:
     assert [each["piece"] for each in pieces.json()["tokens"]] == ["hello", " ", [0xC3], [0xA9]]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "word"),
-    [
+def test_what_cannot_be_had_is_refused(server: Served) -> None:
+    rows: list[tuple[str, dict[str, Any], str]] = [
         ("/tokenize", {}, "content"),
         ("/tokenize", {"content": 3}, "content"),
         ("/detokenize", {"tokens": [1, 99999]}, "token 99999 is none of a-pair"),
@@ -30,12 +27,9 @@ def test_a_text_becomes_tokens_and_tokens_the_text(server: Served) -> None:
         ("/detokenize", {"tokens": "x"}, "tokens"),
         (INFILL, {"input_prefix": "a"}, "cannot fill in the middle"),
         (TEXT, {"prompt": "a", "suffix": "b"}, "cannot fill in the middle"),
-    ],
-)
-def test_what_cannot_be_had_is_refused(
-    server: Served, path: str, body: dict[str, Any], word: str
-) -> None:
-    server.refuse(path, word, **body)
+    ]
+    for path, body, word in rows:
+        server.refuse(path, word, **body)
 
 
 def test_a_gap_is_filled_in_with_the_fields_that_editors_send() -> None:
