@@ -1,7 +1,7 @@
 """The models in memory, by themselves: turns among requests for different ones, rest, and how often an engine may die."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import pytest
@@ -427,23 +427,16 @@ def test_an_engine_that_dies_too_often_stays_down_unless_it_got_ready_in_between
     follow_backend(engine, doing)
 
 
-async def begun(backend: Backend, engine: Dying) -> "asyncio.Task[Answer]":
-    """Return the first notice of an answer, to come, once the engine has the question."""
-
-    async def first(answers: AsyncGenerator[Answer]) -> Answer:
-        return await anext(answers)
-
-    pending = asyncio.create_task(first(backend.answers(Request(0, HELLO))))
-    await until(lambda: engine.questions)
-    return pending
-
-
 @pytest.mark.parametrize("exact", [False, True])
 def test_who_leaves_when_the_answer_begins_has_left(exact: bool) -> None:
     engine = Dying()
 
     async def doing(backend: Backend) -> None:
-        pending = await begun(backend, engine)
+        async def first() -> Answer:
+            return await anext(backend.answers(Request(0, HELLO)))
+
+        pending = asyncio.create_task(first())
+        await until(lambda: engine.questions)
         engine.tell(ReplyEvents(1, ()))
         pending.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.serve.media_files import encoded, png, wav
-from tests.serve.serving import COUNT, FIM, Served, bodies, error_in, served, turn, user
+from tests.serve.serving import COUNT, FIM, bodies, error_in, served, turn, user
 
 _PATHS = (
     *(*bodies(""), COUNT, "/completion", "/tokenize", "/detokenize", "/api/show", "/api/pull"),
@@ -112,25 +112,20 @@ def body(chance: random.Random) -> bytes:
     return bytes(raw)
 
 
-def bombard(server: Served, seed: int, count: int) -> None:
-    """Send bodies by chance, and then what is no HTTP at all."""
-    chance = random.Random(seed)
-    for _ in range(count):
-        path, sent = chance.choice(_PATHS), body(chance)
-        answer = server.client.post(path, content=sent)
-        assert answer.status_code in {200, 400, 404}, (path, sent, answer.text)
-        if answer.status_code != 200:
-            assert "\n" not in error_in(answer.json())["message"], (path, sent)
-    port = int(server.url.rpartition(":")[2])
-    for _ in range(count // 10):
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(chance.randbytes(chance.randint(1, 400)))
-    server.wait_until(0)
-    assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
-
-
 @pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.slow)])
 def test_whatever_a_body_holds_it_is_answered_or_refused(count: int) -> None:
     script = {"otherwise": ["Hello."], "parallel": 2, "fim": FIM, "sees": True, "hears": count > 20}
+    chance = random.Random(count)
     with served(script) as server:
-        bombard(server, seed=count, count=count)
+        for _ in range(count):
+            path, sent = chance.choice(_PATHS), body(chance)
+            answer = server.client.post(path, content=sent)
+            assert answer.status_code in {200, 400, 404}, (path, sent, answer.text)
+            if answer.status_code != 200:
+                assert "\n" not in error_in(answer.json())["message"], (path, sent)
+        port = int(server.url.rpartition(":")[2])
+        for _ in range(count // 10):  # what is no HTTP at all
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(chance.randbytes(chance.randint(1, 400)))
+        server.wait_until(0)
+        assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."

@@ -1,8 +1,7 @@
 """`ask` and `ask_json`, asked by the package's own client in this process, in front of an engine that tells a script."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -25,30 +24,22 @@ FIRST = ServedModel("a-pair", LaunchOptions(pair="a-pair"), GREEDY)
 Work = Callable[[Client, Residence], Awaitable[None]]
 
 
-@asynccontextmanager
-async def connected(
-    script: Mapping[str, Any], mode: str, gate: str = ""
-) -> AsyncIterator[tuple[Client, Residence]]:
-    loading = LoadWatch()
-
-    def backend_of(model: ServedModel) -> Backend:
-        engine = RemoteEngine(command(script), watch=loading.see, revives=True)
-        return Backend(engine, model.launch)
-
-    residence = Residence(backend_of, None, 8)
-    catalogue = Named((FIRST,), lambda _: GREEDY, others=("other",))
-    tools = AskTools(residence, catalogue, loading, gate)
-    try:
-        async with Client(server_of(tools), mode=mode) as client:
-            yield client, residence
-    finally:
-        await residence.close()
-
-
 def follow(work: Work, script: Mapping[str, Any], mode: str = "auto", gate: str = "") -> None:
     async def run() -> None:
-        async with connected(script, mode, gate) as (client, residence):
-            await work(client, residence)
+        loading = LoadWatch()
+
+        def backend_of(model: ServedModel) -> Backend:
+            engine = RemoteEngine(command(script), watch=loading.see, revives=True)
+            return Backend(engine, model.launch)
+
+        residence = Residence(backend_of, None, 8)
+        catalogue = Named((FIRST,), lambda _: GREEDY, others=("other",))
+        tools = AskTools(residence, catalogue, loading, gate)
+        try:
+            async with Client(server_of(tools), mode=mode) as client:
+                await work(client, residence)
+        finally:
+            await residence.close()
 
     asyncio.run(run())
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +66,6 @@ def shared(
     most: int = 8,
     keep_alive_s: float | None = None,
     on_ask: Callable[[int, Question], None] = lambda _number, _question: None,
-    models: Sequence[tuple[str, LaunchOptions]] = (("a-pair", PAIR),),
 ) -> Iterator[Residence]:
     started, ended = threading.Event(), threading.Event()
     residences: list[Residence] = []
@@ -77,7 +76,7 @@ def shared(
 
         residence = Residence(backend_of, keep_alive_s, most)
         residences.append(residence)
-        await residence.start([ServedModel(name, each, ReplyOptions()) for name, each in models])
+        await residence.start([ServedModel("a-pair", PAIR, ReplyOptions())])
         sharing = Sharing(residence)
         server = await asyncio.start_unix_server(sharing.serve, path, limit=FRAME_BYTES)
         started.set()
