@@ -55,6 +55,7 @@ from tests.remote.double import (
     words,
 )
 from tests.test_media import png
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -391,7 +392,7 @@ def test_a_server_that_says_nothing_more_is_left(script: Script, word: str) -> N
     with double(script) as server:
         with pytest.raises(EngineGone, match=word):
             ask(server, first_s=0.2, between_s=0.2)
-        assert server.vanished.wait(10)
+        assert server.vanished.wait(PATIENCE_S)
 
 
 def test_a_long_prompt_may_take_longer_until_the_first_byte() -> None:
@@ -425,7 +426,7 @@ def test_an_answer_that_is_cancelled_keeps_what_there_is_and_the_server_ends_its
         done = finished(asyncio.run(work(server.url)))
         assert done.reply.stop_reason is StopReason.CANCELLED
         assert done.reply.text.startswith("a ")
-        assert server.vanished.wait(10)
+        assert server.vanished.wait(PATIENCE_S)
 
 
 def test_the_key_goes_to_the_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
