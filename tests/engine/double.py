@@ -91,7 +91,8 @@ def popen(line: Sequence[str], **options: Any) -> "subprocess.Popen[bytes] | war
     """Start a double in a warm process, and everything else as `subprocess.Popen` does."""
     if line[:-1] != command()[:-1]:
         return subprocess.Popen(line, **options)
-    return warm.Process("tests.engine.double", (line[-1],), os.environ, own_session=True)
+    own_session = options.get("start_new_session", False)
+    return warm.Process("tests.engine.double", (line[-1],), os.environ, own_session=own_session)
 
 
 WARM = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
@@ -100,8 +101,6 @@ WARM = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subproc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scripted:
-    """Models that tell a script, and what can be done with them; see `Loaded`."""
-
     assistant: Assistant
     save: Callable[[Path, tuple[Segment, ...]], StateSaved]
     restore: Callable[[Path], tuple[int, tuple[Segment, ...]]]
@@ -111,8 +110,6 @@ class Scripted:
 
 
 class ScriptedFactory:
-    """Loads nothing, as the script says."""
-
     def __init__(self, script: dict[str, Any]) -> None:
         self._script = script
         self._death = Death(**script["death"]) if "death" in script else NEVER
@@ -160,7 +157,6 @@ class ScriptedFactory:
 
 
 def part_of(seconds: float | str) -> float | str:
-    """Return how long a step of loading takes."""
     return seconds if isinstance(seconds, str) else seconds / _STEPS
 
 

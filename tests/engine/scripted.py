@@ -42,7 +42,6 @@ class Death:
     how: str | int = "SIGKILL"
 
     def strike(self, on: str, at: int) -> None:
-        """End the process if this is the moment."""
         if (on, at) != (self.on, self.at):
             return
         if isinstance(self.how, int):
@@ -56,14 +55,7 @@ NEVER = Death("never")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What is said after which tokens, and where saying it fails.
-
-    Args:
-        answers: a part of a question, and the answer to it.
-        otherwise: answers to all other questions, by their number in the conversation.
-        fails: a part of a question, and where its answer fails: in `pass`, `draft` or `model`, and
-            after how many bytes; see `tests.engine.double`.
-    """
+    """What is said after which tokens, and where saying it fails; see `tests.engine.double`."""
 
     answers: Mapping[str, str]
     otherwise: Sequence[str]
@@ -77,11 +69,9 @@ class Script:
         return script[said] if said < len(script) else END
 
     def said(self, tokens: Sequence[int]) -> int:
-        """Return how many tokens of the last reply are there."""
         return len(tokens) - len(_prompt(tokens)) - 3  # behind "<|im_start|>assistant\n"
 
     def fail(self, where: str, tokens: Sequence[int], error: Exception) -> None:
-        """Raise `error` if this is where the answer fails."""
         last = _questions(_prompt(tokens))[-1] if self.fails else ""
         for part, (place, at) in self.fails.items():
             if part in last and place == where and self.said(tokens) >= at:
@@ -123,13 +113,7 @@ def _ids(answer: str) -> list[int]:
 
 @dataclass(slots=True, eq=False)
 class ScriptedModel:
-    """One sequence: answers the last question, and keeps a cache like a real model's.
-
-    Args:
-        script: what is said.
-        n_ctx: tokens of context.
-        death: where the process is to end.
-    """
+    """One sequence: answers the last question, and keeps a cache like a real model's."""
 
     script: Script
     n_ctx: int
@@ -176,16 +160,6 @@ class ScriptedModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScriptedSequences:
-    """Sequences that share passes, at the pace that the script sets.
-
-    Args:
-        views: the sequences.
-        pass_s: how long a pass takes, or the file that it waits for.
-        chunk_s: how long a chunk of a prompt takes, or the file that it waits for.
-        cancel: stops both.
-        rests: a reply of so many bytes, or a prompt of which so many tokens are evaluated, waits for that file.
-    """
-
     views: Sequence[ScriptedModel]
     pass_s: float | str
     chunk_s: float | str
@@ -261,7 +235,6 @@ class KnowingDrafter:
 
 
 def script_of(document: dict[str, Any]) -> Script:
-    """Return what a script says; see `tests.engine.double`."""
     return Script(
         answers=document.get("answers", {}),
         otherwise=document.get("otherwise", ["Hello **world**."]),
@@ -270,7 +243,6 @@ def script_of(document: dict[str, Any]) -> Script:
 
 
 def sequences_of(document: dict[str, Any], script: Script, cancel: CancelFlag) -> ScriptedSequences:
-    """Return the sequences that tell a script."""
     death = Death(**document["death"]) if "death" in document else NEVER
     n_ctx, count = document.get("n_ctx", 4000), document.get("parallel", 1)
     return ScriptedSequences(

@@ -36,8 +36,6 @@ GREEDY = ReplyOptions(SamplingParams(temperature=0))
 
 
 class Drained(Protocol):
-    """An engine whose notices are collected."""
-
     @property
     def pid(self) -> int | None: ...
 
@@ -54,16 +52,13 @@ class Talker(RemoteEngine):
     def ask(
         self, messages: str | Sequence[Message], options: ReplyOptions = GREEDY, **more: Any
     ) -> int:
-        """Ask for a reply; return the number of its notices."""
         said = (Message.user(messages),) if isinstance(messages, str) else tuple(messages)
         return self.question(Request(0, said, options, gate=self.gate, **more))
 
     def count_of(self, *messages: Message) -> int:
-        """Ask how many tokens a conversation takes; return the number of the answer."""
         return self.question(Count(0, messages))
 
     def question(self, question: Question) -> int:
-        """Send a question; return the number of its notices."""
         number = next(self._ids)
         if self._link is None:
             self._deliver(EngineDied("the engine is not running: restart it"))
@@ -73,11 +68,9 @@ class Talker(RemoteEngine):
     def reply(
         self, messages: str | Sequence[Message], options: ReplyOptions = GREEDY, **more: Any
     ) -> "Heard":
-        """Return all notices of a reply."""
         return hear_all(self, self.ask(messages, options, **more))
 
     def drain(self) -> list[Notice]:
-        """Return what came in since the last call."""
         while self.receive() and self._link is not None and self._link.wait(0):
             pass
         collected, self.collected = self.collected, []
@@ -89,30 +82,23 @@ class Talker(RemoteEngine):
 
 
 class Heard(list[Notice]):
-    """Notices, in order."""
-
     def of(self, kind: type[M]) -> list[M]:
-        """Return the notices of a kind."""
         return [each for each in self if isinstance(each, kind)]
 
     def about(self, request: int) -> "Heard":
-        """Return the notices about a request."""
         return Heard(each for each in self if getattr(each, "id", None) == request)
 
     def events(self, kind: type[E]) -> list[E]:
-        """Return what happened of replies, as far as it is of a kind."""
         events = (event for each in self.of(ReplyEvents) for event in each.events)
         return [event for event in events if isinstance(event, kind)]
 
     @property
     def done(self) -> Finished:
-        """The end of the reply."""
         assert isinstance(self[-1], Finished), self[-1]
         return self[-1]
 
     @property
     def text(self) -> str:
-        """The answer as it was streamed, without thoughts."""
         return "".join(each.text for each in self.events(Text) if not each.thinking)
 
     @property
@@ -127,7 +113,6 @@ class Heard(list[Notice]):
 
     @property
     def origins(self) -> list[str]:
-        """Where each token of the text came from."""
         return [
             origin
             for each in self.events(RoundDone)
@@ -136,7 +121,6 @@ class Heard(list[Notice]):
 
     @property
     def started(self) -> Started:
-        """What was told of the only reply when its prompt was taken up."""
         (started,) = self.events(Started)
         return started
 
@@ -172,20 +156,16 @@ def hear_of(engine: Drained, *kinds: type[Notice]) -> Heard:
 
 
 def hear_last(engine: Drained, kind: type[M]) -> M:
-    """Return the next notice of a kind, before which nothing fails."""
     last = hear_of(engine, kind)[-1]  # type: ignore[arg-type]  # kinds of notices
     assert isinstance(last, kind), last
     return last
 
 
 def hear_event(engine: Drained, kind: type[StreamEvent]) -> Heard:
-    """Collect what the engine says up to an event of a reply."""
     return hear(engine, lambda notice: bool(Heard([notice]).events(kind)))
 
 
 def hear_all(engine: Drained, request: int) -> Heard:
-    """Collect what the engine says up to the end of a request."""
-
     def ends(notice: Notice) -> bool:
         if isinstance(notice, EngineDied):
             return True

@@ -1,7 +1,7 @@
 """Questions for vectors share passes, and each ends by itself: with its rows, cancelled, or with what is wrong with it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,32 +53,36 @@ class Letters:
 
 
 class Asked:
-    """An embedding, and what it sent."""
-
     def __init__(self, *, ranks: bool = False) -> None:
         self.model, self.flag, self.sent = Letters(ranks=ranks), CancelFlag(), list[Notice]()
         loaded = LoadedEmbedder(self.model, self.flag, "letters", 0.5, Held({"RAM": 7}))
         self.embedding = EmbeddingQueue(loaded, self.sent.append)
 
-    def rows(self, number: int) -> list[list[float]]:
-        """Go on until nothing is left, and return the rows of a question."""
+    def ask(self, number: int, *texts: str | tuple[int, ...], **more: Any) -> None:
+        self.embedding.submit(Embed(number, texts, **more))
+
+    def end(self, number: int) -> Notice:
+        """Go on until nothing is left, and return the answer to a question."""
         while self.embedding.busy:
             self.embedding.step()
         (found,) = (each for each in self.sent if getattr(each, "id", None) == number)
+        return found
+
+    def rows(self, number: int) -> list[list[float]]:
+        found = self.end(number)
         assert isinstance(found, Vectors), found
         return np.frombuffer(found.rows, np.float32).reshape(-1, found.width).tolist()
 
     def reason(self, number: int) -> str:
-        """Return why a question had no answer."""
-        (found,) = (each for each in self.sent if getattr(each, "id", None) == number)
+        found = self.end(number)
         assert isinstance(found, Failed), found
         return found.reason
 
 
 def test_texts_of_several_questions_share_passes_and_each_gets_its_own_rows_in_order() -> None:
     asked = Asked()
-    asked.embedding.submit(Embed(1, ("cccc", "a", "bb")))
-    asked.embedding.submit(Embed(2, ("d", (101, 7, 7))))
+    asked.ask(1, "cccc", "a", "bb")
+    asked.ask(2, "d", (101, 7, 7))
     assert asked.rows(1) == [[4, ord("c")], [1, ord("a")], [2, ord("b")]]
     assert asked.rows(2) == [[1, ord("d")], [3, 101]]
     assert sum(map(len, asked.model.passes_made)) == 5
@@ -90,8 +94,8 @@ def test_texts_of_several_questions_share_passes_and_each_gets_its_own_rows_in_o
 
 def test_a_small_question_does_not_wait_for_a_large_one() -> None:
     asked = Asked()
-    asked.embedding.submit(Embed(1, ("xxxxxxxx",) * 40))
-    asked.embedding.submit(Embed(2, ("y",)))
+    asked.ask(1, *["xxxxxxxx"] * 40)
+    asked.ask(2, "y")
     asked.embedding.step()
     asked.embedding.step()
     assert isinstance(asked.sent[-1], Vectors)
@@ -101,8 +105,8 @@ def test_a_small_question_does_not_wait_for_a_large_one() -> None:
 
 def test_a_question_can_be_cancelled_in_the_middle_of_a_pass_and_others_go_on() -> None:
     asked = Asked()
-    asked.embedding.submit(Embed(1, ("aa", "bb")))
-    asked.embedding.submit(Embed(2, ("c",)))
+    asked.ask(1, "aa", "bb")
+    asked.ask(2, "c")
 
     def gone() -> None:
         asked.embedding.cancel(1)
@@ -114,14 +118,14 @@ def test_a_question_can_be_cancelled_in_the_middle_of_a_pass_and_others_go_on() 
     assert asked.rows(2) == [[1, ord("c")]]
     assert "cancelled" in asked.reason(1)
     asked.embedding.cancel(99)  # what has ended, or never was
-    asked.embedding.submit(Embed(3, ("e",)))
+    asked.ask(3, "e")
     assert asked.rows(3) == [[1, ord("e")]]
 
     def stopped() -> None:
         asked.flag.set()
         raise Cancelled
 
-    asked.embedding.submit(Embed(4, ("f",)))
+    asked.ask(4, "f")
     asked.model.before = stopped
     asked.embedding.step()
     assert not asked.embedding.busy
@@ -129,30 +133,24 @@ def test_a_question_can_be_cancelled_in_the_middle_of_a_pass_and_others_go_on() 
 
 
 def test_a_cancelled_question_interrupts_no_pass_that_others_need() -> None:
-    asked, seen = Asked(), list[bool]()
+    # What shares the pass; what waits; all of the pass.
+    for others, cancelled, stops in [((2,), 1, False), ((2,), 3, False), ((), 1, True)]:
+        asked, seen = Asked(), list[bool]()
 
-    def gone(*numbers: int) -> None:
-        for number in numbers:
+        def gone(asked: Asked = asked, number: int = cancelled, seen: list[bool] = seen) -> None:
             asked.embedding.cancel(number)
-        seen.append(asked.flag.is_set)
-        asked.model.before = lambda: None
+            seen.append(asked.flag.is_set)
+            asked.model.before = lambda: None
 
-    for number, others in [(1, (2,)), (3, (4,)), (5, ())]:
-        asked.embedding.submit(Embed(number, ("aa",)))
+        asked.ask(1, "aa")
         for other in others:
-            asked.embedding.submit(Embed(other, ("c",)))
-        waiting = Embed(90 + number, ("xxxxxxxx",))
-        asked.embedding.submit(waiting)
-        # What shares the pass; what waits; all of the pass.
-        cancelled = {1: (1,), 3: (waiting.id,), 5: (5,)}[number]
-        asked.model.before = partial(gone, *cancelled)
-        asked.embedding.step()
+            asked.ask(other, "c")
+        asked.ask(3, "xxxxxxxx")
+        asked.model.before = gone
         for other in others:
             assert asked.rows(other) == [[1, ord("c")]]
-        while asked.embedding.busy:
-            asked.embedding.step()
-        assert "cancelled" in asked.reason(cancelled[0])
-    assert seen == [False, False, True]
+        assert "cancelled" in asked.reason(cancelled)
+        assert seen == [stops]
 
 
 def test_what_is_wrong_with_one_question_ends_no_other() -> None:
@@ -163,22 +161,22 @@ def test_what_is_wrong_with_one_question_ends_no_other() -> None:
         raise ModelLoadError("it takes 9 GB")
 
     asked.model.before = fails
-    asked.embedding.submit(Embed(1, ("x" * 9,)))
-    asked.embedding.submit(Embed(2, ("y",)))
+    asked.ask(1, "x" * 9)
+    asked.ask(2, "y")
     assert asked.rows(2) == [[1, ord("y")]]
     assert asked.reason(1) == "it takes 9 GB"
     with pytest.raises(UsageError, match="too long"):
-        asked.embedding.submit(Embed(3, ("x" * 21,)))
-    asked.embedding.submit(Embed(4, ("x" * 21,), cut=True))
+        asked.ask(3, "x" * 21)
+    asked.ask(4, "x" * 21, cut=True)
     assert asked.rows(4) == [[20, ord("x")]]
     with pytest.raises(UsageError, match="makes vectors, and ranks no texts"):
-        asked.embedding.submit(Embed(5, ("x",), query="q"))
+        asked.ask(5, "x", query="q")
     with pytest.raises(UsageError, match="answers no Count"):
         asked.embedding.answer(Count(6, ()))
     for each in (asked.embedding.save, asked.embedding.restore):
         with pytest.raises(StateLeftError, match="keeps nothing"):
             each("somewhere")  # type: ignore[arg-type]
-    asked.embedding.submit(Embed(7, ("x",)))
+    asked.ask(7, "x")
     asked.embedding.abandon(ValueError("a fault"))
     assert "this is a bug" in asked.reason(7)
     asked.embedding.close()
@@ -188,6 +186,6 @@ def test_what_is_wrong_with_one_question_ends_no_other() -> None:
 def test_a_ranker_wants_a_question() -> None:
     asked = Asked(ranks=True)
     with pytest.raises(UsageError, match="ranks texts by a question"):
-        asked.embedding.submit(Embed(1, ("x",)))
-    asked.embedding.submit(Embed(2, ("x", "yy"), query="q"))
+        asked.ask(1, "x")
+    asked.ask(2, "x", "yy", query="q")
     assert asked.rows(2) == [[2, ord("q")], [3, ord("q")]]

@@ -1,13 +1,13 @@
 """The engine's own process with real weights: a conversation, stops, a restart in the middle of it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import Prefilling, Text
+from localspec.chat.events import Text
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import (
     Failed,
@@ -29,19 +29,13 @@ QUESTION = [Message.system("You are brief."), Message.user("Name three rivers of
 
 
 @contextmanager
-def engine(path: Path, draft: str = "lookup") -> Iterator[Talker]:
-    client = Talker()
-    client.start()
-    try:
-        load = LaunchOptions(
-            target=str(path), draft=draft, load=LoadOptions(threads=1, gpu_layers=0, n_ctx=2048)
-        )
-        client.load(load)
+def engine(path: Path) -> Iterator[Talker]:
+    small = LoadOptions(threads=1, gpu_layers=0, n_ctx=2048)
+    with closing(Talker()) as client:
+        client.load(LaunchOptions(target=str(path), draft="lookup", load=small))
         ready = hear_last(client, Ready)
         assert (ready.target, ready.n_ctx) == (str(path), 2048)
         yield client
-    finally:
-        client.close()
 
 
 @pytest.fixture(scope="module")
@@ -51,26 +45,15 @@ def client(smollm2_path: Path) -> Iterator[Talker]:
 
 
 @pytest.mark.slow
-def test_a_conversation_evaluates_only_what_is_new(client: Talker) -> None:
-    first = client.reply(QUESTION, GREEDY, keep=0)
-    assert first.done.message.text == first.text != ""
-    talk = [*QUESTION, first.done.message, Message.user("And of Asia?")]
-    second = client.reply(talk, GREEDY)
-    new = second.done.reply.prompt_tokens - second.done.reply.cached_tokens
-    # The end of the first reply, and the second question with what the template puts around it.
-    assert new < 40
-    assert second.started.cached_tokens == second.done.reply.cached_tokens
-    assert second.written == second.text
-
-
-@pytest.mark.slow
 def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
     state = str(tmp_path / "state" / "1")
     more = Message.user("Which of them is the longest?")
     with engine(smollm2_path) as before:
-        first = before.reply(QUESTION, GREEDY).done
+        heard = before.reply(QUESTION, GREEDY)
+        first = heard.done
+        assert first.message.text == heard.text != ""
         talk = [*QUESTION, first.message, more]
         before.save_state(state)
         saved = hear_last(before, StateSaved)
@@ -91,51 +74,20 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
 
 
 @pytest.mark.slow
-def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: Talker) -> None:
-    long = [Message.user("The weather is nice today. " * 120)]
-    number = client.ask(long, GREEDY, keep=0)
-    told = hear_event(client, Prefilling).events(Prefilling)[-1]
-    client.cancel(number)
-    stopped = hear_all(client, number).done
-    assert (stopped.reply.stop_reason, stopped.message.text) == (StopReason.CANCELLED, "")
-    heard = client.reply(long, replace(GREEDY, max_tokens=2))
-    started = heard.started
-    # What was told to be evaluated is kept, and a whole prompt was not.
-    assert told.done_tokens <= started.cached_tokens < started.prompt_tokens - 128
-    assert heard.done.reply.stop_reason is StopReason.LENGTH
-
-
-@pytest.mark.slow
 def test_a_reply_stops_in_the_middle_and_goes_on(client: Talker) -> None:
     story = [Message.user("Tell me a long story about a fox.")]
-    options = ReplyOptions(SamplingParams(temperature=0), max_tokens=60)
-    whole = client.reply(story, options, keep=0).done
-    number = client.ask(story, replace(options, max_tokens=1000), keep=0)
+    whole = client.reply(story, GREEDY, keep=0).done.message.text
+    number = client.ask(story, replace(GREEDY, max_tokens=1000), keep=0)
     hear_event(client, Text)
     client.cancel(number)
     cut = hear_all(client, number).done
     assert cut.reply.stop_reason is StopReason.CANCELLED
-    left = max(60 - cut.reply.completion_tokens, 8)
-    rest = client.reply([*story, cut.message], replace(options, max_tokens=left)).done
+    left = max(40 - cut.reply.completion_tokens, 8)
+    rest = client.reply([*story, cut.message], replace(GREEDY, max_tokens=left)).done
     assert rest.reply.cached_tokens == rest.reply.prompt_tokens - 1
-    both = min(len(whole.message.text), len(cut.message.text))
-    assert whole.message.text[:both] == cut.message.text[:both]
     assert rest.message.text.startswith(cut.message.text)
     assert len(rest.message.text) > len(cut.message.text)
-
-
-def test_every_token_says_where_it_came_from(client: Talker) -> None:
-    repeat = [Message.user("Repeat five times: the cat sat on the mat and looked at the dog.")]
-    drafted = client.reply(repeat, GREEDY)
-    plain = client.reply(repeat, GREEDY, draft="off")
-    origins = drafted.origins
-    assert origins[0] == "first"
-    assert set(origins) <= {"first", "plain", "lookup", "correction", "bonus"}
-    accepted = drafted.done.reply.acceptance.accepted
-    assert origins.count("lookup") > 0
-    assert accepted - origins.count("lookup") in {0, 1}  # what ends the reply is no text
-    assert set(plain.origins) == {"first", "plain"}
-    assert plain.done.reply.acceptance.drafted == 0
+    assert whole.startswith(cut.message.text) or cut.message.text.startswith(whole)
 
 
 def test_a_file_that_is_none_is_refused_and_the_pair_stays(client: Talker, tmp_path: Path) -> None:
@@ -146,11 +98,10 @@ def test_a_file_that_is_none_is_refused_and_the_pair_stays(client: Talker, tmp_p
 
 
 def test_a_load_is_stopped_in_the_middle(smollm2_path: Path) -> None:
-    client = Talker()
-    client.start()
-    client.load(LaunchOptions(target=str(smollm2_path), load=LoadOptions(threads=1, gpu_layers=0)))
-    client.cancel()
-    heard = hear_of(client, LoadCancelled)
+    small = LoadOptions(threads=1, gpu_layers=0)
+    with closing(Talker()) as client:
+        client.load(LaunchOptions(target=str(smollm2_path), load=small))
+        client.cancel()
+        heard = hear_of(client, LoadCancelled)
     assert heard[-1] == LoadCancelled(None)
     assert all(each.share < 1 for each in heard.of(Loading))
-    client.close()

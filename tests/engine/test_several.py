@@ -20,7 +20,6 @@ from localspec.engine.protocol import (
 )
 from localspec.messages import Message
 from localspec.options import LaunchOptions
-from tests.engine.double import command
 from tests.engine.talking import Heard, Talker, double, hear, hear_all, hear_event, hear_of
 
 pytestmark = pytest.mark.slow
@@ -49,7 +48,6 @@ def asked(engine: Talker, *questions: str) -> list[int]:
 
 
 def hear_ends(engine: Talker, *requests: int) -> Heard:
-    """Collect what the engine says up to the end of all of these requests."""
     left = set(requests)
 
     def ends(notice: Notice) -> bool:
@@ -78,7 +76,7 @@ def order(heard: Heard, *kinds: type[Notice]) -> list[str]:
     return [type(each).__name__ for each in heard if isinstance(each, kinds)]
 
 
-@pytest.mark.parametrize(("parallel", "drafts"), [(1, 3), (2, 0), (3, 0), (3, 3)])
+@pytest.mark.parametrize(("parallel", "drafts"), [(1, 3), (3, 0), (3, 3)])
 def test_each_has_its_own_events_and_its_own_end(parallel: int, drafts: int) -> None:
     with double({"answers": RIVERS, "parallel": parallel, "drafts": drafts}) as engine:
         numbers = asked(engine, *RIVERS, *RIVERS)
@@ -99,7 +97,7 @@ def test_the_short_one_does_not_wait_for_the_long_one() -> None:
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize(("parallel", "which"), [(1, 0), (1, 2), (3, 0), (3, 1)])
+@pytest.mark.parametrize(("parallel", "which"), [(1, 2), (3, 0), (3, 1)])
 def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int, go_on: Path) -> None:
     with double(resting(go_on, parallel=parallel)) as engine:
         numbers = asked(engine, "story 1", "story 2", "story 3")
@@ -125,19 +123,6 @@ def test_a_prompt_that_is_cancelled_leaves_the_one_that_is_written(go_on: Path) 
     assert ends == {long: (StopReason.CANCELLED, ""), story: (StopReason.EOG, STORY)}
 
 
-@pytest.mark.slow
-def test_one_that_was_cancelled_goes_on_from_what_it_has(go_on: Path) -> None:
-    with double(resting(go_on, parallel=2)) as engine:
-        numbers = asked(engine, "story 1", "story 2")
-        hear(engine, lambda each: bool(Heard([each]).about(numbers[0]).events(Text)))
-        engine.cancel(numbers[0])
-        go_on.touch()
-        cut = hear_ends(engine, *numbers).about(numbers[0]).done
-        rest = engine.reply([Message.user("story 1"), cut.message])
-    assert cut.message.text + rest.text == STORY
-    assert rest.started.cached_tokens == rest.started.prompt_tokens - 1
-
-
 def test_a_load_waits_until_no_answer_is_under_way() -> None:
     with double({**LONG, "parallel": 2}) as engine:
         asked(engine, "a story", "another story")
@@ -158,17 +143,8 @@ def test_a_load_that_is_cancelled_while_it_waits_costs_no_answer(go_on: Path) ->
         go_on.touch()
         heard = hear_of(engine, LoadCancelled)
     assert heard[-1] == LoadCancelled("a-pair")
-    ends = [(each.id, each.message.text) for each in heard.of(Finished)]
-    assert ends == [(each, STORY) for each in numbers]
-
-
-def test_a_goodbye_waits_for_no_answer_and_keeps_the_state_all_the_same(tmp_path: Path) -> None:
-    with double({"otherwise": ["x" * 3000], "pass_s": 0.1}) as engine:
-        asked(engine, "a story", "another story")
-        engine.save_state(str(tmp_path / "7"))
-        hear_event(engine, Text)
-        engine.close(wait_s=120)  # all of it would take ten minutes
-    assert (tmp_path / "7" / "cells.json").exists()
+    ends = {each.id: each.message.text for each in heard.of(Finished)}
+    assert ends == dict.fromkeys(numbers, STORY)
 
 
 @pytest.mark.slow
@@ -210,9 +186,8 @@ def test_a_count_is_answered_beside_a_running_answer_and_costs_it_nothing(go_on:
     ],
 )
 def test_a_fault_in_one_is_its_own_affair(where: str, parallel: int, kind: str, words: str) -> None:
-    script = {
-        "answers": RIVERS, "parallel": parallel, "drafts": 2, "fails": {"Danube": [where, 9]}
-    }  # fmt: skip
+    fails = {"Danube": [where, 9]}
+    script = {"answers": RIVERS, "parallel": parallel, "drafts": 2, "fails": fails}
     with double(script) as engine:
         rhine, danube, volga = asked(engine, *RIVERS)
         heard = hear_ends(engine, rhine, danube, volga)
@@ -224,14 +199,6 @@ def test_a_fault_in_one_is_its_own_affair(where: str, parallel: int, kind: str, 
     assert "\n" not in failed.reason
     assert heard.about(danube)[-1] is failed, "what was written before stays, and nothing follows"
     assert RIVERS["Danube"].startswith(heard.about(danube).text)
-
-
-def test_one_that_is_too_long_is_refused_and_the_others_go_on() -> None:
-    with double({**LONG, "parallel": 2, "n_ctx": 500}) as engine:
-        rhine, long, volga = asked(engine, "Rhine", "x" * 600, "Volga")
-        heard = hear_ends(engine, rhine, long, volga)
-    assert [(each.id, each.kind) for each in heard.of(Failed)] == [(long, "ContextOverflow")]
-    assert (whole(heard, rhine), whole(heard, volga)) == (RIVERS["Rhine"], RIVERS["Volga"])
 
 
 def test_an_unforeseen_fault_ends_what_runs_and_not_the_models() -> None:
@@ -250,21 +217,10 @@ def test_an_unforeseen_fault_ends_what_runs_and_not_the_models() -> None:
     assert [whole(heard, each) for each in after] == [RIVERS["Rhine"], RIVERS["Volga"]]
 
 
-def test_a_conversation_that_is_asked_twice_at_once_is_answered_twice() -> None:
-    with double({**LONG, "parallel": 2}) as engine:
-        numbers = [engine.ask("Rhine", ephemeral=bool(i)) for i in range(2)]
-        heard = hear_ends(engine, *numbers)
-    assert [whole(heard, each) for each in numbers] == [RIVERS["Rhine"]] * 2
-
-
 def test_nothing_is_written_of_what_a_gate_has_masked(tmp_path: Path) -> None:
-    script = {"answers": {"mail": "It is ann@example.org.", "river": "The Rhine."}}
-    engine = Talker(command(script), gate="usual")
-    engine.load(LaunchOptions(pair="toy"))
-    try:
+    with double({"answers": {"mail": "It is ann@example.org.", "river": "The Rhine."}}) as engine:
+        engine.gate = "usual"
         for question, kind in (("the mail?", StateLeft), ("a river?", StateSaved)):
             engine.reply(question)
             engine.save_state(str(tmp_path / "7"))
             assert isinstance(hear_of(engine, StateLeft, StateSaved)[-1], kind)
-    finally:
-        engine.close()

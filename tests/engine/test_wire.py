@@ -95,10 +95,6 @@ def ask(**options: Any) -> bytes:
         (frame(id="3"), "`$.id`"),
         (frame("Count", id=1), "`messages`"),
         (frame("Count", id=1, messages=[{"role": "boss", "parts": []}]), "`$.messages[0].role`"),
-        (
-            frame("Count", id=1, messages=[{"role": "user", "parts": [{"text": "x"}]}]),
-            "`$.messages[0].parts[0]`",
-        ),
         (ask(sampling={"temperature": "hot"}), "`$.options.sampling.temperature`"),
         (ask(sampling={"temperature": -1}), "temperature is -1.0: it must be 0 or more"),
         (ask(max_tokens=0), "max_tokens is 0"),
@@ -134,9 +130,7 @@ def test_half_of_a_character_travels_as_a_replacement() -> None:
 
 def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 1000)
-    with pytest.raises(
-        FrameError, match=r"Request has 1[0-9]{3} bytes, more than 1000: send less text"
-    ):
+    with pytest.raises(FrameError, match=r"Request has 1[0-9]{3} bytes, more than 1000"):
         encode(Request(1, (Message.user("x" * 1000),)))
     with pytest.raises(FrameError, match=r"ReplyEvents .*: ask for less, or read answers faster"):
         encode(ReplyEvents(1, (Text("x" * 1000),)))

@@ -98,8 +98,6 @@ STOP = event(delta("stop")) + USAGE + DONE
 
 
 def streamed(*pieces: bytes, between_s: float = 0.0, then: Script | None = None) -> Script:
-    """Return what streams pieces of bytes."""
-
     def answer(handler: Handler) -> None:
         handler.head()
         for piece in pieces:
@@ -111,12 +109,21 @@ def streamed(*pieces: bytes, between_s: float = 0.0, then: Script | None = None)
     return answer
 
 
+def in_turn(*scripts: Script) -> Script:
+    """Return what answers by one script after the other, and by the last from then on."""
+    waiting = [*scripts]
+
+    def answer(handler: Handler) -> None:
+        (waiting.pop(0) if len(waiting) > 1 else waiting[0])(handler)
+
+    return answer
+
+
 def words(*texts: str) -> bytes:
     return b"".join(event(delta(content=each)) for each in texts)
 
 
 def hang(handler: Handler) -> None:
-    """Say nothing until the client has left."""
     handler.connection.settimeout(60)
     with suppress(TimeoutError):
         if not handler.connection.recv(1):
@@ -126,12 +133,8 @@ def hang(handler: Handler) -> None:
 @contextmanager
 def double(chat: Script | Sequence[Script], **scripts: Script) -> Iterator[Double]:
     """Serve; `chat` answers chat completions, one script after the other, and `models` and others their routes."""
-    waiting = [chat] if callable(chat) else [*chat]
-
-    def next_chat(handler: Handler) -> None:
-        (waiting.pop(0) if len(waiting) > 1 else waiting[0])(handler)
-
-    routes = {"/v1/chat/completions": next_chat, "/v1/models": said(MODELS)}
+    chat = chat if callable(chat) else in_turn(*chat)
+    routes = {"/v1/chat/completions": chat, "/v1/models": said(MODELS)}
     routes |= {f"/{name.replace('_', '/')}": script for name, script in scripts.items()}
     made = Double(routes)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"double": made}))

@@ -59,23 +59,24 @@ def test_heads_that_no_program_can_fetch_are_left_out_with_a_note() -> None:
 def test_costs_that_were_measured_here_come_before_published_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measured(costs: PassCosts) -> None:
-        stored = calibrated.StoredCosts(costs)
-        small = calibrated.StoredCosts(PassCosts((1,), (0.01,)))
-        monkeypatch.setattr(other_engines, "local_file", lambda _entry: tmp_path / "x.gguf")
-        monkeypatch.setattr(
-            other_engines,
-            "stored_costs",
-            lambda _path, _load, role: stored if role is Role.TARGET else small,
-        )
+    monkeypatch.setattr(other_engines, "local_file", lambda _entry: tmp_path / "x.gguf")
 
-    measured(PassCosts((1, 16), (1.0, 1.05)))
-    cheap = launch_of("qwen3-8b", "llama-server", load_registry())
+    def launched(widest_s: float) -> other_engines.Launch:
+        """Return the launch where a pass of sixteen takes so long, and one of one a second."""
+
+        def stored(_path: object, _load: object, role: Role) -> calibrated.StoredCosts:
+            target = PassCosts((1, 16), (1.0, widest_s))
+            return calibrated.StoredCosts(
+                target if role is Role.TARGET else PassCosts((1,), (0.01,))
+            )
+
+        monkeypatch.setattr(other_engines, "stored_costs", stored)
+        return launch_of("qwen3-8b", "llama-server", load_registry())
+
+    cheap, dear = launched(1.05), launched(16.0)
     assert cheap.draft_length is not None
     assert cheap.draft_length > 4
     assert "measured on this machine" in cheap.notes[0]
-    measured(PassCosts((1, 16), (1.0, 16.0)))
-    dear = launch_of("qwen3-8b", "llama-server", load_registry())
     assert "would not pay on this machine" in dear.notes[0]
     assert ("-m", str(tmp_path / "x.gguf")) == dear.commands[0][1:3]
 

@@ -1,36 +1,29 @@
-"""Pictures and sounds that requests hold."""
+"""Pictures and sounds that requests hold: each shade, and each level, is another."""
 
 import base64
 import io
 import wave
 from functools import cache
 
-from PIL import Image
+from tests.test_media import png as png_of
+from tests.test_media import url as url_of
+
+__all__ = ["encoded", "png", "url_of", "wav"]
 
 
 @cache
 def png(shade: int = 0, size: int = 8) -> bytes:
-    """Return a picture; each shade is another."""
-    file = io.BytesIO()
-    Image.new("RGB", (size, size), (shade, 99, 7)).save(file, "PNG")
-    return file.getvalue()
+    return png_of(size, size, (shade, 99, 7))
 
 
 @cache
 def wav(level: int = 0) -> bytes:
-    """Return a sound; each level is another."""
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(1)
-        sound.setframerate(8000)
+        sound.setparams((1, 1, 8000, 80, "NONE", ""))
         sound.writeframes(bytes([level]) * 80)
     return file.getvalue()
 
 
 def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def url_of(data: bytes, kind: str = "image/png") -> str:
-    return f"data:{kind};base64,{encoded(data)}"

@@ -51,7 +51,6 @@ LIMITS = {
 
 
 def user(text: Any) -> dict[str, Any]:
-    """Return a user's message."""
     return {"role": "user", "content": text}
 
 
@@ -67,7 +66,6 @@ def turn(text: str) -> str:
 
 
 def bodies(text: str, limit: int = 99) -> dict[str, dict[str, Any]]:
-    """Return a body for every interface that answers a text."""
     return {
         CHAT: {"messages": [user(text)], "max_tokens": limit},
         TEXT: {"prompt": turn(text), "max_tokens": limit},
@@ -89,11 +87,9 @@ class Served:
     residence: Residence
 
     def chat(self, text: str, **more: Any) -> httpx.Response:
-        """Ask one question."""
         return self.post(CHAT, messages=[user(text)], **more)
 
     def post(self, path: str, **body: Any) -> httpx.Response:
-        """Send a body."""
         return self.client.post(path, json=body)
 
     def refuse(self, path: str, word: str, code: int = 400, **body: Any) -> dict[str, Any]:
@@ -107,23 +103,19 @@ class Served:
 
     @property
     def request(self) -> Request:
-        """The last request of the engine."""
         last = self.asked[-1]
         assert isinstance(last, Request)
         return last
 
     def states(self) -> dict[str, str]:
-        """Return the states of the models."""
         listed = self.client.get("/v1/models").json()["data"]
         return {each["id"]: each["status"]["value"] for each in listed}
 
     def engine(self, model: str) -> RemoteEngine:
-        """Return the engine of a model."""
         (resident,) = (each for each in self.residence.residents if each.model.name == model)
         return resident.backend._engine
 
     def under_way(self) -> int:
-        """Return how many requests run or wait."""
         count: int = self.client.get("/health").json()["under_way"]
         return count
 
@@ -138,15 +130,12 @@ class Served:
             yield answers
 
     def wait_until(self, under_way: int) -> None:
-        """Wait until so many requests are under way."""
         if not until(lambda: self.under_way() == under_way):
             raise AssertionError(f"{self.under_way()} requests are under way, not {under_way}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named(Catalogue):
-    """A catalogue of models that need no disk."""
-
     others: Sequence[str] = ()
 
     def find(self, name: str) -> ServedModel:
@@ -173,20 +162,9 @@ def served(
     started: Sequence[str] = (),
     folder: Folder | None = None,
 ) -> Iterator[Served]:
-    """Serve what a script says, or an engine.
+    """Serve what a script says, or an engine, at most `most` requests at a time; `scripts` are of models, by name.
 
-    Args:
-        script: of all models, unless `scripts` has one.
-        most: requests that may run or wait.
-        guard: lets in.
-        others: models beside `a-pair`.
-        keep_alive_s: of every model.
-        max_wait_s: of every request.
-        rules: for calls.
-        engine: of every model, in place of one that tells a script.
-        scripts: of models, by name.
-        started: others that are loaded at the start.
-        folder: of files that requests may name.
+    There is `a-pair`, those that are `started`, and `others`, which are loaded when they are asked for.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     begun, ended = threading.Event(), threading.Event()

@@ -47,11 +47,9 @@ def test_a_field_that_is_null_is_absent(server: Served, path: str) -> None:
 def test_what_is_not_supported_is_refused_by_name_unless_it_changes_nothing(
     server: Served, path: str
 ) -> None:
-    rows: list[tuple[Any, ...]] = [
-        ("guided_json", {"type": "object"}, None),
+    rows: list[tuple[str, Any, Any]] = [
         ("structured_outputs", {"regex": "x"}, {}),
         ("mirostat", 2, 0),
-        ("typical_p", 0.5, 1.0),
         ("stop_token_ids", [5], []),
     ]
     for name, value, nothing in rows:
@@ -64,10 +62,13 @@ def test_fields_that_every_interface_takes(server: Served, path: str) -> None:
     assert server.post(path, **BODIES[path], service_tier="flex", cache_prompt=True).status_code == 200  # fmt: skip
     usual = server.request
     assert (usual.keep, usual.options.min_tokens, usual.options.ignore_eos) == (None, 0, False)
-    more = {"cache_prompt": False, "min_tokens": 15, "ignore_eos": True}
-    assert server.post(path, **BODIES[path], **more).status_code == 200
-    request = server.request
-    assert (request.keep, request.options.min_tokens, request.options.ignore_eos) == (0, 15, True)
+    more = {"cache_prompt": False, "min_tokens": 15, "ignore_eos": True, "seed": 7}
+    given = {"temperature": 0.3, "top_p": 0.7, "top_k": 9, "min_p": 0.2, "repeat_penalty": 1.1}
+    assert server.post(path, **BODIES[path], **more, **given).status_code == 200
+    request, options = server.request, server.request.options
+    assert (request.keep, options.min_tokens, options.ignore_eos) == (0, 15, True)
+    assert {name: getattr(options.sampling, name) for name in given} == given
+    assert options.seed == 7
     rows: list[tuple[str, Any, str]] = [
         ("min_tokens", -1, "0 or more"),
         ("min_tokens", 21, "min_tokens 21 and max_tokens 20"),
@@ -77,32 +78,6 @@ def test_fields_that_every_interface_takes(server: Served, path: str) -> None:
     ]
     for name, value, word in rows:
         server.refuse(path, word, **{**BODIES[path], name: value})
-
-
-@EVERY
-def test_an_answer_ends_no_sooner_than_it_may(server: Served, path: str) -> None:
-    def length(**more: Any) -> int:
-        done = server.post(path, **{**BODIES[path], LIMITS[path]: 30}, **more).json()
-        usage = done.get("usage", done)
-        (tokens,) = (usage[name] for name in ("completion_tokens", "output_tokens", "tokens_predicted", "eval_count") if name in usage)  # fmt: skip
-        return int(tokens)
-
-    usual = length()
-    assert usual < 20
-    assert length(min_tokens=usual - 1) == usual
-    assert length(min_tokens=usual + 5) >= usual + 5
-    assert length(ignore_eos=True) == 30
-
-
-def test_nothing_that_was_evaluated_before_is_used_where_that_is_not_wanted(server: Served) -> None:
-    def cached(**more: Any) -> int:
-        usage = server.chat("hello, as often before", **more).json()["usage"]
-        return int(usage["prompt_tokens_details"]["cached_tokens"])
-
-    cached()
-    assert cached() > 20
-    assert cached(cache_prompt=False) == 0
-    assert cached() > 20
 
 
 def test_what_an_answer_is_expected_to_be_like_is_counted(server: Served) -> None:
@@ -151,22 +126,16 @@ def test_what_only_some_interfaces_read_is_refused_by_the_others(server: Served,
     ("path", "more", "think"),
     [
         (CHAT, {}, None),
-        (CHAT, {"reasoning_effort": None}, None),
         (CHAT, {"reasoning_effort": "none"}, "off"),
-        (CHAT, {"reasoning_effort": "minimal"}, "low"),
         (CHAT, {"reasoning_effort": "xhigh"}, "high"),
         (CHAT, {"reasoning_budget_tokens": 64}, "64"),
         (CHAT, {"reasoning_budget_tokens": -1}, "on"),
         (CHAT, {"reasoning_budget_tokens": -1, "reasoning_effort": "low"}, "low"),
-        (CHAT, {"reasoning_budget_tokens": 500, "reasoning_effort": "none"}, "off"),
         (CHAT, {"reasoning_budget_tokens": 500, "reasoning_effort": "low"}, "500"),
-        (CHAT, {"chat_template_kwargs": {}}, None),
-        (CHAT, {"chat_template_kwargs": {"enable_thinking": True}}, "on"),
         (CHAT, {"chat_template_kwargs": {"enable_thinking": False}}, "off"),
         (CHAT, {"chat_template_kwargs": {"thinking": True, "reasoning_effort": "low"}}, "low"),
         (CHAT, {"chat_template_kwargs": {"thinking": False}, "reasoning_effort": "high"}, "off"),
         (CHAT, {"chat_template_kwargs": {"thinking_budget": 9}}, "9"),
-        (RESPONSES, {"reasoning": {}}, None),
         (RESPONSES, {"reasoning": {"effort": "medium", "summary": "auto"}}, "medium"),
         (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 2048}}, "2048"),
         (MESSAGES, {"thinking": {"type": "disabled"}}, "off"),
@@ -190,41 +159,28 @@ def test_how_to_think_is_read_in_each_interfaces_form(
     [
         (CHAT, {"reasoning_effort": "hard"}, "reasoning_effort is 'hard': choose one of none"),
         (CHAT, {"reasoning_effort": 3}, "reasoning_effort"),
-        (CHAT, {"chat_template_kwargs": {"style": "x"}}, "chat_template_kwargs has 'style': only"),
-        (CHAT, {"chat_template_kwargs": {"thinking": "no"}}, "takes true or false"),
-        (CHAT, {"chat_template_kwargs": {"thinking_budget": True}}, "takes a whole number"),
+        (CHAT, {"chat_template_kwargs": {"style": "x"}}, "has 'style': only"),
+        (CHAT, {"chat_template_kwargs": {"thinking": "no"}}, "true or false"),
+        (CHAT, {"chat_template_kwargs": {"thinking_budget": True}}, "a whole number"),
         (CHAT, {"chat_template_kwargs": [1]}, "chat_template_kwargs"),
-        (
-            CHAT,
-            {"reasoning_budget_tokens": 1 << 40},
-            "reasoning_budget_tokens is 1099511627776: it",
-        ),
-        (
-            CHAT,
-            {"chat_template_kwargs": {"thinking_budget": 1 << 40}},
-            "chat_template_kwargs.thinking_budget is 1099511627776: it takes",
-        ),
+        (CHAT, {"reasoning_budget_tokens": 1 << 40}, "reasoning_budget_tokens"),
+        (CHAT, {"chat_template_kwargs": {"thinking_budget": 1 << 40}}, "kwargs.thinking_budget is"),
         (
             CHAT,
             {"chat_template_kwargs": {"reasoning_effort": "hard"}},
-            "chat_template_kwargs.reasoning_effort is 'hard'",
+            "kwargs.reasoning_effort is",
         ),
         (RESPONSES, {"reasoning": {"effort": "hard"}}, "reasoning.effort is 'hard'"),
-        (
-            MESSAGES,
-            {"thinking": {"type": "enabled", "budget_tokens": 1 << 40}},
-            "thinking.budget_tokens is 1099511627776: it takes",
-        ),
+        (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 1 << 40}}, "budget_tokens is"),
         (
             MESSAGES,
             {"thinking": {"type": "enabled"}, "output_config": {"effort": "hard"}},
-            "output_config.effort is 'hard'",
+            "effort",
         ),
         (COUNT, {"thinking": {"type": "always"}}, "always"),
         (TEXT, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
         (TEXT, {"reasoning_budget_tokens": 9}, "reasoning_budget_tokens is not supported"),
         (RESPONSES, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
-        (MESSAGES, {"thinking": {"type": "always"}}, "always"),
         (TEXT, {"chat_template_kwargs": {"enable_thinking": False}}, "not supported"),
     ],
 )
@@ -241,15 +197,6 @@ def test_tokens_are_counted_of_a_prompt_for_the_thoughts_that_are_wanted(server:
         question = server.asked[-1]
         assert isinstance(question, Count)
         assert question.think == think
-
-
-@EVERY
-def test_all_interfaces_read_the_same_sampling_fields(server: Served, path: str) -> None:
-    given = {"temperature": 0.3, "top_p": 0.7, "top_k": 9, "min_p": 0.2, "repeat_penalty": 1.1}
-    assert server.post(path, **BODIES[path], **given, seed=7).status_code == 200
-    options = server.request.options
-    assert {name: getattr(options.sampling, name) for name in given} == given
-    assert options.seed == 7
 
 
 @EVERY
@@ -331,22 +278,14 @@ PERU: dict[str, dict[str, Any]] = {
 
 
 def test_chat_calls_and_takes_results(client: Any) -> None:
-    said: list[Any] = [user("Peru?")]
     given = {"model": "a-pair", "tools": TOOLS[CHAT]}
+    said: list[Any] = [user("Peru?")]
     (choice,) = client.chat.completions.create(messages=said, **given).choices
     assert (choice.finish_reason, choice.message.content) == ("tool_calls", "Wait.")
     calls = choice.message.tool_calls
     assert [(each.function.name, each.function.arguments) for each in calls] == CALLS
-    said.append(choice.message.model_dump(exclude_none=True))
-    said += [{"role": "tool", "tool_call_id": calls[0].id, "content": "1285216"}]
-    (last,) = client.chat.completions.create(messages=said, **given).choices
-    assert (last.message.content, last.finish_reason) == ("It is large.", "stop")
-    assert last.message.tool_calls is None
-
-
-def test_a_chats_stream_has_each_call_at_its_place(client: Any) -> None:
-    given = {"model": "a-pair", "messages": [user("Peru?")], "tools": TOOLS[CHAT]}
-    chunks = [each.choices[0] for each in client.chat.completions.create(**given, stream=True)]
+    stream = client.chat.completions.create(messages=said, **given, stream=True)
+    chunks = [each.choices[0] for each in stream]
     deltas = [each for chunk in chunks for each in chunk.delta.tool_calls or ()]
     for at, (name, arguments) in enumerate(CALLS):
         first, *others = [each.function for each in deltas if each.index == at]
@@ -356,61 +295,59 @@ def test_a_chats_stream_has_each_call_at_its_place(client: Any) -> None:
     assert len({each.id for each in deltas if each.id}) == 2
     assert "".join(each.delta.content or "" for each in chunks) == "Wait."
     assert [each.finish_reason for each in chunks if each.finish_reason] == ["tool_calls"]
-    with client.chat.completions.stream(**given) as stream:  # OpenAI's own helper
-        whole = stream.get_final_completion().choices[0]
-    assert whole.finish_reason == "tool_calls"
+    with client.chat.completions.stream(messages=said, **given) as helper:  # OpenAI's own
+        whole = helper.get_final_completion().choices[0]
     assert [each.function.name for each in whole.message.tool_calls] == ["area", "now"]
+    said.append(choice.message.model_dump(exclude_none=True))
+    said += [{"role": "tool", "tool_call_id": calls[0].id, "content": "1285216"}]
+    (last,) = client.chat.completions.create(messages=said, **given).choices
+    assert (last.message.content, last.finish_reason) == ("It is large.", "stop")
+    assert last.message.tool_calls is None
 
 
 def test_responses_call_and_take_results(client: Any) -> None:
     given = {"model": "a-pair", "tools": TOOLS[RESPONSES]}
-    said: list[Any] = [user("Peru?")]
-    done = client.responses.create(input=said, **given)
+    done = client.responses.create(input="Peru?", **given)
     assert [each.type for each in done.output] == ["message", "function_call", "function_call"]
     assert [(each.name, each.arguments) for each in done.output[1:]] == CALLS
-    said += [each.model_dump(exclude_none=True) for each in done.output]
+    said = [user("Peru?"), *(each.model_dump(exclude_none=True) for each in done.output)]
     result = {"type": "function_call_output", "output": "1285216"}
     said.append({**result, "call_id": done.output[1].call_id})
     assert client.responses.create(input=said, **given).output_text == "It is large."
-
-
-def test_a_stream_of_responses_has_arguments(client: Any) -> None:
-    given = {"model": "a-pair", "tools": TOOLS[RESPONSES], "tool_choice": "required"}
-    with client.responses.stream(input="silent", **given) as stream:
+    with client.responses.stream(input="silent", **given, tool_choice="required") as stream:
         events = list(stream)
         whole = stream.get_final_response()
-    kinds = [each.type for each in events]
-    assert kinds.count("response.function_call_arguments.done") == 2
-    deltas = [each for each in events if each.type == "response.function_call_arguments.delta"]
-    assert "".join(each.delta for each in deltas if each.output_index == 0) == '{"of": "Peru"}'
+    kinds = [each.type.removeprefix("response.function_call_arguments.") for each in events]
+    deltas = [each for each, kind in zip(events, kinds, strict=True) if kind == "delta"]
+    assert kinds.count("done") == 2
+    assert "".join(each.delta for each in deltas if each.output_index == 0) == CALLS[0][1]
     assert [each.type for each in whole.output] == ["function_call"] * 2
     assert [each.sequence_number for each in events] == list(range(len(events)))
 
 
 def test_messages_call_and_take_results(claude: Any) -> None:
+    given = {"model": "a-pair", "max_tokens": 300, "tools": TOOLS[MESSAGES]}
+    calls = [(name, json.loads(arguments)) for name, arguments in CALLS]
+    done = claude.messages.create(messages=[user("Peru?")], **given)
+    assert done.stop_reason == "tool_use"
+    assert [each.type for each in done.content] == ["text", "tool_use", "tool_use"]
+    assert [(each.name, each.input) for each in done.content[1:]] == calls
+    area, now = ({"type": "tool_result", "tool_use_id": each.id} for each in done.content[1:])
+    answer = {"role": "assistant", "content": [each.model_dump() for each in done.content]}
     for content in ["1285216", [{"type": "text", "text": "1285216"}]]:
-        given = {"model": "a-pair", "max_tokens": 300, "tools": TOOLS[MESSAGES]}
-        said: list[Any] = [user("Peru?")]
-        done = claude.messages.create(messages=said, **given)
-        assert done.stop_reason == "tool_use"
-        assert [each.type for each in done.content] == ["text", "tool_use", "tool_use"]
-        assert [(each.name, each.input) for each in done.content[1:]] == [("area", {"of": "Peru"}), ("now", {})]  # fmt: skip
-        said.append({"role": "assistant", "content": [each.model_dump() for each in done.content]})
-        area, now = ({"type": "tool_result", "tool_use_id": each.id} for each in done.content[1:])
-        said.append(user([now, {**area, "content": content}]))
+        said = [user("Peru?"), answer, user([now, {**area, "content": content}])]
         last = claude.messages.create(messages=said, **given)
         assert (last.content[0].text, last.stop_reason) == ("It is large.", "end_turn")
-
-
-def test_a_stream_of_messages_has_arguments(claude: Any) -> None:
-    given = {**PERU[MESSAGES], "model": "a-pair", "tools": TOOLS[MESSAGES]}
-    with claude.messages.stream(**given, tool_choice={"type": "auto"}) as stream:
+    with claude.messages.stream(messages=[user("Peru?")], **given) as stream:
         kinds = [each.type for each in stream]
         whole = stream.get_final_message()
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 3
-    calls = [(each.name, each.input) for each in whole.content if each.type == "tool_use"]
-    assert calls == [("area", {"of": "Peru"}), ("now", {})]
+    assert [(each.name, each.input) for each in whole.content if each.type == "tool_use"] == calls
     assert whole.stop_reason == "tool_use"
+
+
+ONE = {"type": "function", "function": {"name": "now"}}
+FLAT = {"type": "function", "name": "now"}
 
 
 @pytest.mark.parametrize(
@@ -418,16 +355,16 @@ def test_a_stream_of_messages_has_arguments(claude: Any) -> None:
     [
         ("none", "none", {"type": "none"}, True, set()),
         ("required", "required", {"type": "any"}, False, {"area", "now"}),
-        ({"type": "function", "function": {"name": "now"}}, {"type": "function", "name": "now"}, {"type": "tool", "name": "now"}, False, {"now"}),
+        (ONE, FLAT, {"type": "tool", "name": "now"}, False, {"now"}),
         (
-            {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "now"}}]}},
-            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "now"}]},
+            {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [ONE]}},
+            {"type": "allowed_tools", "mode": "required", "tools": [FLAT]},
             {"type": "tool", "name": "now"},
             False,
             {"now"},
         ),
     ],
-)  # fmt: skip
+)
 def test_a_choice_holds_in_every_interface(
     server: Served, choice: Any, flat: Any, theirs: Any, parallel: bool, called: set[str]
 ) -> None:
@@ -453,10 +390,8 @@ def test_a_tool_of_another_type_is_left_out_with_a_note(server: Served) -> None:
         assert '"area"' in answer.text
         assert "web_search" in answer.json()["localspec"]["notes"][0]
     for kind in [["x"], {"a": 1}, "web_search", 5]:
-        for offer in (
-            openai_offer([{"type": kind, "name": "a"}], None, None),
-            anthropic_offer([{"type": kind, "name": "a"}], None),
-        ):
+        odd = [{"type": kind, "name": "a"}]
+        for offer in (openai_offer(odd, None, None), anthropic_offer(odd, None)):
             assert offer.tools == ()
             assert "left out" in offer.notes[0]
     for tool, words in [
@@ -485,11 +420,11 @@ def test_the_servers_rules_hold_beside_those_of_a_request() -> None:
     with served(SCRIPT, rules=CallPolicy(deny=("now",), at_most=(("area", 1),))) as server:
         answer = server.chat("Peru?", tools=TOOLS[CHAT]).json()["choices"][0]["message"]
         assert [each["function"]["name"] for each in answer["tool_calls"]] == ["area"]
-        both, one = (
-            server.post(COUNT, messages=[user("Peru?")], tools=some).json()["input_tokens"]
-            for some in (TOOLS[MESSAGES], TOOLS[MESSAGES][:1])
-        )
-        assert both == one, "the model reads nothing of a tool that is denied"
+        counts = [
+            server.post(COUNT, messages=[user("Peru?")], tools=TOOLS[MESSAGES][:most]).json()
+            for most in (1, 2)
+        ]
+        assert counts[0] == counts[1], "the model reads nothing of a tool that is denied"
         body = {**PERU[CHAT], "tools": TOOLS[CHAT][1:], "tool_choice": "required"}
         server.refuse(CHAT, "a call is required, and the rules", **body)
 
@@ -523,13 +458,10 @@ def test_what_cannot_be_read_is_refused(
 
 def test_a_call_that_was_cut_off_is_not_in_the_whole_answer() -> None:
     blocks = Blocks()
-    cut: list[Delta] = [CallBegun("1", "a"), CallDelta("1", '{"of": "Pe')]
-    for event in cut:
-        assert [*blocks.take(event)]
+    events: list[Delta] = [CallBegun("1", "a"), CallDelta("1", '{"of": "Pe')]
+    assert all([*blocks.take(event)] for event in events)
     assert [each.kind for each in blocks.whole] == ["text"]
-    done = CallDone(ToolCall("2", "a", "{}"))
-    whole: list[Delta] = [CallBegun("2", "a"), CallDelta("2", "{}"), done]
-    for event in whole:
-        assert event is done or [*blocks.take(event)]
-    assert [*blocks.take(done)] == []
+    events = [CallBegun("2", "a"), CallDelta("2", "{}")]
+    assert all([*blocks.take(event)] for event in events)
+    assert [*blocks.take(CallDone(ToolCall("2", "a", "{}")))] == []
     assert [each.call.id for each in blocks.whole] == ["2"]

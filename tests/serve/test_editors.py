@@ -10,43 +10,41 @@ from typing import Any
 import pytest
 
 from tests.chat.toy_calls import hermes
-from tests.serve.serving import CHAT, FIM, INFILL, TEXT, Served, served, turn, user
+from tests.serve.serving import CHAT, FIM, GENERATE, INFILL, TALK, TEXT, Served, served, turn, user
 
 Fields = dict[str, Any]
 ANSWER = "return x"
-CALLED = hermes("read", path="a.py")
-SCRIPT = {"otherwise": [ANSWER], "answers": {"Open": CALLED}, "calls": True, "fim": FIM}
-QWEN = turn(
-    "<|fim_prefix|>def f(x):\n    <|fim_suffix|>\n<|fim_middle|>"
-)  # as the double reads a prompt
+SCRIPT = {
+    "otherwise": [ANSWER],
+    "answers": {"Open": hermes("read", path="a.py")},
+    "calls": True,
+    "fim": FIM,
+}
+QWEN = turn("<|fim_prefix|>def f(x):\n    <|fim_suffix|>\n<|fim_middle|>")  # as the double reads it
 MARKS = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"]
 SYSTEM = {"role": "system", "content": "You are an expert coder."}
 ASKED = [SYSTEM, user("INSTRUCTION: say it")]
-GAP: Fields = {"id_slot": 0, "input_prefix": "def f(x):\n", "input_suffix": "\n", "prompt": "    "}
 EXTRA = [{"filename": "a.py", "text": "x = 1", "time": 3}]
-READ: Fields = {
-    "type": "function",
-    "function": {
-        "name": "read",
-        "description": "Read a file.",
-        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
-    },
-}
+GAP: Fields = {"id_slot": 0, "input_prefix": "def f(x):\n", "input_suffix": "\n", "prompt": "    "}
+FILLS: Fields = {**GAP, "input_extra": EXTRA, "n_predict": 128, "n_indent": 4, "top_k": 40}
+FILLS |= {"samplers": ["top_k", "top_p", "infill"], "stream": False, "cache_prompt": True}
+FILLS |= {"t_max_prompt_ms": 500, "t_max_predict_ms": 10_000}
+AHEAD: Fields = {"n_predict": 0, "samplers": [], "stream": False, "cache_prompt": True}
+PATH = {"type": "object", "properties": {"path": {"type": "string"}}}
+READ: Fields = {"name": "read", "description": "Read a file.", "parameters": PATH}
+TOOLS: Fields = {"tools": [{"type": "function", "function": READ}], "tool_choice": "auto"}
+CALL: Fields = {"name": "read", "arguments": '{"path": "a.py"}'}
 OPENED = [
-    {"role": "user", "content": [{"type": "text", "text": "Open a.py"}]},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {
-                "id": "call_1",
-                "type": "function",
-                "function": {"name": "read", "arguments": '{"path": "a.py"}'},
-            }
-        ],
-    },
-    {"role": "tool", "content": "x = 1", "tool_call_id": "call_1"},
-]
+    user([{"type": "text", "text": "Open a.py"}]),
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": CALL}]},
+    {"role": "tool", "content": "x = 1", "tool_call_id": "1"},
+]  # fmt: skip
+OLLAMAS_CALL = {"function": {"name": "read", "arguments": {"path": "a.py"}}}
+OLLAMAS = [
+    {**user("Open a.py"), "images": None},
+    {"role": "assistant", "content": "", "tool_calls": [OLLAMAS_CALL], "images": None, "thinking": None},
+    {"role": "tool", "tool_name": "read", "content": "x = 1"},
+]  # fmt: skip
 TIMES = [
     f"timings/{part}_{figure}"
     for part in ("prompt", "predicted")
@@ -54,249 +52,19 @@ TIMES = [
 ]
 
 REQUESTS: dict[str, tuple[str, Fields, str]] = {
-    "llama.vim, a gap": (
-        INFILL,
-        {
-            **GAP,
-            "input_extra": EXTRA,
-            "n_predict": 128,
-            "stop": [],
-            "n_indent": 4,
-            "top_k": 40,
-            "top_p": 0.90,
-            "samplers": ["top_k", "top_p", "infill"],
-            "stream": False,
-            "cache_prompt": True,
-            "t_max_prompt_ms": 500,
-            "t_max_predict_ms": 10_000,
-            "response_fields": ["content", *TIMES, "truncated", "tokens_cached"],
-            "model": "",
-        },
-        ANSWER,
-    ),
-    "llama.vim, read ahead": (
-        INFILL,
-        {
-            "id_slot": 0,
-            "input_prefix": "",
-            "input_suffix": "",
-            "input_extra": EXTRA,
-            "prompt": "",
-            "n_predict": 0,
-            "temperature": 0.0,
-            "samplers": [],
-            "stream": False,
-            "cache_prompt": True,
-            "t_max_prompt_ms": 1,
-            "t_max_predict_ms": 1,
-            "response_fields": [""],
-        },
-        "",
-    ),
-    "llama.vim, an instruction ahead": (
-        CHAT,
-        {
-            "id_slot": 1,
-            "messages": [SYSTEM, user("")],
-            "samplers": [],
-            "n_predict": 0,
-            "stream": False,
-            "cache_prompt": True,
-            "response_fields": [""],
-        },
-        "",
-    ),
-    "llama.vim, an instruction": (
-        CHAT,
-        {
-            "id_slot": 1,
-            "messages": ASKED,
-            "min_p": 0.1,
-            "temperature": 0.1,
-            "samplers": ["min_p", "temperature"],
-            "stream": True,
-            "cache_prompt": True,
-            "model": "",
-        },
-        ANSWER,
-    ),
-    "llama.vscode, a gap": (
-        INFILL,
-        {
-            **GAP,
-            "input_extra": EXTRA,
-            "n_predict": 128,
-            "n_cmpl": 1,
-            "top_k": 40,
-            "top_p": 0.99,
-            "stream": False,
-            "samplers": ["top_k", "top_p", "infill"],
-            "cache_prompt": True,
-            "n_indent": 4,
-            "t_max_prompt_ms": 500,
-            "t_max_predict_ms": 10_000,
-        },
-        ANSWER,
-    ),
-    "llama.vscode, read ahead": (
-        INFILL,
-        {
-            **GAP,
-            "input_extra": EXTRA,
-            "n_predict": 0,
-            "samplers": [],
-            "cache_prompt": True,
-            "t_max_prompt_ms": 500,
-            "t_max_predict_ms": 1,
-        },
-        "",
-    ),
-    "llama.vscode, an edit": (
-        CHAT,
-        {
-            "messages": ASKED,
-            "stream": False,
-            "cache_prompt": True,
-            "temperature": 0.8,
-            "top_p": 0.95,
-            "model": "a-pair",
-        },
-        ANSWER,
-    ),
-    "llama.vscode, its agent": (
-        CHAT,
-        {
-            "messages": [SYSTEM, *OPENED],
-            "stream": True,
-            "model": "a-pair",
-            "tools": [READ],
-            "tool_choice": "auto",
-            "max_tokens": 512,
-        },
-        ANSWER,
-    ),
-    "llama.vscode, OpenAI's interface": (
-        TEXT,
-        {
-            "model": "",
-            "prompt": QWEN,
-            "max_tokens": 128,
-            "temperature": 0.1,
-            "top_p": 0.99,
-            "stream": False,
-        },
-        ANSWER,
-    ),
-    "Continue, a gap": (
-        TEXT,
-        {
-            "model": "a-pair",
-            "max_tokens": 512,
-            "temperature": 0.01,
-            "stream": True,
-            "stop": [*MARKS, "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|im_start|>", "<|im_end|>", "/src/", "#- coding: utf-8", "```"],
-            "prompt": QWEN,
-        },
-        ANSWER,
-    ),
-    "Continue, a chat": (
-        CHAT,
-        {
-            "messages": [SYSTEM, *OPENED],
-            "model": "a-pair",
-            "max_tokens": 512,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "tools": [READ],
-            "parallel_tool_calls": False,
-        },
-        ANSWER,
-    ),
-    "Continue, provider llama.cpp": (
-        "/completion",
-        {
-            "model": "a-pair",
-            "prompt": QWEN,
-            "stream": True,
-            "n_predict": 512,
-            "frequency_penalty": 0,
-            "presence_penalty": 0,
-            "min_p": 0,
-            "mirostat": 0,
-            "stop": MARKS,
-            "top_k": 40,
-            "top_p": 1,
-            "temperature": 0.01,
-        },
-        ANSWER,
-    ),
-    "Zed, a prediction": (
-        TEXT,
-        {"model": "a-pair", "prompt": QWEN, "max_tokens": 64, "stop": MARKS},
-        ANSWER,
-    ),
-    "Zed, a prediction by Ollama's interface": (
-        "/api/generate",
-        {
-            "model": "a-pair",
-            "prompt": QWEN,
-            "raw": True,
-            "stream": False,
-            "options": {"num_predict": 64, "temperature": 0.2, "stop": MARKS},
-        },
-        ANSWER,
-    ),
-    "Continue, a gap by Ollama's interface": (
-        "/api/generate",
-        {
-            "model": "a-pair",
-            "prompt": QWEN,
-            "raw": True,
-            "options": {"temperature": 0.01, "num_predict": 512, "stop": MARKS, "num_ctx": 8192},
-            "keep_alive": 1800,
-            "stream": True,
-        },
-        ANSWER,
-    ),
-    "Zed, its agent by Ollama's interface": (
-        "/api/chat",
-        {
-            "model": "a-pair",
-            "messages": [
-                {"role": "user", "content": "Open a.py", "images": None},
-                {
-                    "role": "assistant",
-                    "content": "",
-                    "tool_calls": [{"function": {"name": "read", "arguments": {"path": "a.py"}}}],
-                    "images": None,
-                    "thinking": None,
-                },
-                {"role": "tool", "tool_name": "read", "content": "x = 1"},
-            ],
-            "stream": True,
-            "keep_alive": "5m",
-            "options": {"num_ctx": 4096, "num_predict": None, "stop": [], "temperature": 1.0},
-            "think": False,
-            "tools": [READ],
-        },
-        ANSWER,
-    ),
-    "Zed, its agent": (
-        CHAT,
-        {
-            "model": "a-pair",
-            "messages": [{"role": "system", "content": "Help."}, *OPENED],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "max_completion_tokens": 512,
-            "temperature": 1.0,
-            "tool_choice": "auto",
-            "parallel_tool_calls": False,
-            "prompt_cache_key": "thread-1",
-            "tools": [READ],
-        },
-        ANSWER,
-    ),
+    "llama.vim, a gap": (INFILL, {**FILLS, "stop": [], "top_p": 0.90, "model": "", "response_fields": ["content", *TIMES, "truncated", "tokens_cached"]}, ANSWER),
+    "llama.vim, read ahead": (INFILL, {**FILLS, **AHEAD, "prompt": "", "temperature": 0.0, "t_max_predict_ms": 1, "response_fields": [""]}, ""),
+    "llama.vim, an instruction ahead": (CHAT, {**AHEAD, "id_slot": 1, "messages": [SYSTEM, user("")], "response_fields": [""]}, ""),
+    "llama.vim, an instruction": (CHAT, {"id_slot": 1, "messages": ASKED, "min_p": 0.1, "temperature": 0.1, "samplers": ["min_p", "temperature"], "stream": True, "cache_prompt": True, "model": ""}, ANSWER),
+    "llama.vscode, a gap": (INFILL, {**FILLS, "n_cmpl": 1, "top_p": 0.99}, ANSWER),
+    "llama.vscode, its agent": (CHAT, {"messages": [SYSTEM, *OPENED], "stream": True, "model": "a-pair", **TOOLS, "max_tokens": 512}, ANSWER),
+    "Zed, a prediction": (TEXT, {"model": "a-pair", "prompt": QWEN, "max_tokens": 64, "stop": MARKS}, ANSWER),
+    "Zed, a prediction by Ollama's interface": (GENERATE, {"model": "a-pair", "prompt": QWEN, "raw": True, "stream": False, "options": {"num_predict": 64, "temperature": 0.2, "stop": MARKS}}, ANSWER),
+    "Zed, its agent": (CHAT, {"model": "a-pair", "messages": [SYSTEM, *OPENED], "stream": True, "stream_options": {"include_usage": True}, "max_completion_tokens": 512, **TOOLS, "parallel_tool_calls": False, "prompt_cache_key": "thread-1"}, ANSWER),
+    "Zed, its agent by Ollama's interface": (TALK, {"model": "a-pair", "messages": OLLAMAS, "stream": True, "keep_alive": "5m", "options": {"num_ctx": 4096, "num_predict": None, "stop": []}, "think": False, "tools": TOOLS["tools"]}, ANSWER),
+    "Continue, a gap": (TEXT, {"model": "a-pair", "prompt": QWEN, "max_tokens": 512, "stream": True, "stop": [*MARKS, "<|im_end|>", "/src/", "#- coding: utf-8", "```"]}, ANSWER),
+    "Continue, a gap by Ollama's interface": (GENERATE, {"model": "a-pair", "prompt": QWEN, "raw": True, "options": {"num_predict": 512, "stop": MARKS, "num_ctx": 8192}, "keep_alive": 1800, "stream": True}, ANSWER),
+    "Continue, provider llama.cpp": ("/completion", {"model": "a-pair", "prompt": QWEN, "stream": True, "n_predict": 512, "frequency_penalty": 0, "presence_penalty": 0, "min_p": 0, "mirostat": 0, "stop": MARKS, "top_k": 40, "top_p": 1}, ANSWER),
 }  # fmt: skip
 
 
@@ -307,7 +75,6 @@ def engine() -> Iterator[Served]:
 
 
 def events(text: str) -> list[Fields]:
-    """Return the events of a stream, of Ollama's interface, too."""
     lines = [each.removeprefix("data: ") for each in text.split("\n") if each[:1] in {"d", "{"}]
     return [json.loads(each) for each in lines if each != "[DONE]"]
 

@@ -16,7 +16,7 @@ from lab.serving import status
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
 from tests.llama import tiny_models
-from tests.serve.clients import ollama, openai
+from tests.serve.clients import ollama
 from tests.serve.serving import Served, served
 from tests.waiting import until
 
@@ -54,7 +54,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def vectors(server: Served, texts: Any, model: str = "vectors", **more: Any) -> np.ndarray:
-    """Return the vectors of texts."""
     answer = server.post(EMBED, input=texts, model=model, **more)
     assert answer.status_code == 200, answer.text
     rows = answer.json()["data"]
@@ -63,7 +62,6 @@ def vectors(server: Served, texts: Any, model: str = "vectors", **more: Any) -> 
 
 
 def engine_pid(server: Served) -> int:
-    """Return the process that makes vectors."""
     pid = server.engine("vectors").pid
     assert pid is not None
     return pid
@@ -72,7 +70,8 @@ def engine_pid(server: Served) -> int:
 def test_texts_ids_and_lists_of_both_have_vectors_of_length_1(server: Served) -> None:
     rows = vectors(server, TEXTS)
     assert rows.shape == (4, 64)
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    for each in (rows, vectors(server, ["tea", "tea time"], "writer")):  # which has them, too
+        assert np.allclose(np.linalg.norm(each, axis=1), 1, atol=1e-5)
     assert np.allclose(vectors(server, "tea")[0], rows[0], atol=1e-3)
     ids = [[256, *text.encode(), 256] for text in ("tea", "a")]
     assert np.allclose(vectors(server, ids[0]), rows[:1], atol=1e-3)
@@ -94,10 +93,9 @@ def test_vectors_can_be_cut_and_packed(server: Served) -> None:
     assert np.allclose(rows, whole, atol=1e-6)
 
 
-def test_the_makers_client_gets_the_same_packed_and_not(server: Served) -> None:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
-        packed = client.embeddings.create(model="vectors", input=TEXTS)
-        floats = client.embeddings.create(model="vectors", input=TEXTS, encoding_format="float")
+def test_the_makers_client_gets_the_same_packed_and_not(client: Any) -> None:
+    packed = client.embeddings.create(model="vectors", input=TEXTS)
+    floats = client.embeddings.create(model="vectors", input=TEXTS, encoding_format="float")
     for one, other in zip(packed.data, floats.data, strict=True):
         assert np.allclose(one.embedding, other.embedding, atol=1e-6)
     assert packed.usage.prompt_tokens == floats.usage.total_tokens > 0
@@ -128,11 +126,6 @@ def test_what_is_wrong_with_a_request_is_one_line(server: Served) -> None:
     server.refuse(RERANK, "0 texts", query="q", documents=[], model="ranker")
     server.refuse(RERANK, "top_n is 0", query="q", documents=["a"], top_n=0, model="ranker")
     assert len(vectors(server, "a")) == 1
-
-
-def test_a_model_that_writes_has_vectors_too(server: Served) -> None:
-    rows = vectors(server, ["tea", "tea time"], "writer")
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
 
 
 def test_documents_come_back_the_best_first_in_the_form_that_was_asked_for(server: Served) -> None:
@@ -209,30 +202,14 @@ def test_ollamas_client_has_the_same_vectors(server: Served) -> None:
                 ask.embed(**{"model": "vectors", **more})
         ask.embed("vectors", "tea", keep_alive=0)
         assert until(lambda: "vectors:latest" not in [each.model for each in ask.ps().models])
-
-
-def test_ollamas_client_unloads_what_makes_vectors(server: Served) -> None:
-    def listed() -> list[str]:
-        return [each.model for each in ask.ps().models]
-
-    with ollama.Client(host=server.url) as ask:
-        for name in ("vectors", "writer"):
-            ask.embed(name, "tea")
-            assert listed().count(f"{name}:latest") == 1
-            assert ask.generate(name, keep_alive=0).done_reason == "unload"
-        assert until(lambda: not {"vectors:latest", "writer:latest"} & {*listed()})
-
-
-def test_ollamas_client_sees_what_a_files_header_says(server: Served) -> None:
-    with ollama.Client(host=server.url) as ask:
+        # What a file's header says.
         ask.embed("writer", "tea")
         listed = {each.model: each for each in ask.ps().models}["writer:latest"]
+        assert (listed.size > 1000, len(listed.digest)) == (True, 64)
         known = ask.show("writer")
+        assert (known.details.family, known.capabilities) == ("llama", ["completion"])
+        assert known.modelinfo["general.architecture"] == "llama"
+        assert known.modelinfo["llama.context_length"] > 0
+        assert known.modelinfo["general.parameter_count"] > 1000
         with pytest.raises(ollama.ResponseError, match="download a conversion"):
             ask.show("damaged")
-    assert listed.size > 1000
-    assert len(listed.digest) == 64
-    assert (known.details.family, known.capabilities) == ("llama", ["completion"])
-    assert known.modelinfo["general.architecture"] == "llama"
-    assert known.modelinfo["llama.context_length"] > 0
-    assert known.modelinfo["general.parameter_count"] > 1000

@@ -39,9 +39,8 @@ def test_a_question_is_answered(client: Any) -> None:
         done = chat(client, text, **how)
         (choice,) = done.choices
         assert (choice.message.content, choice.finish_reason) == (content, reason)
-        assert (
-            done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens > 0
-        )
+        usage = done.usage
+        assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens > 0
         assert done.model_extra["speculation"]["drafter"] == "off"
         assert done.system_fingerprint.startswith("localspec-")
         thoughts = choice.message.model_extra.get("reasoning_content", "").strip()
@@ -60,7 +59,9 @@ def test_a_stream_adds_up_to_the_answer_and_ends_with_its_figures(client: Any) -
 
 def test_several_answers_are_made_and_streamed(client: Any, server: Served) -> None:
     done = chat(client, "Rhine", n=3)
-    assert [(each.index, each.message.content) for each in done.choices] == [(0, RHINE), (1, RHINE), (2, RHINE)]  # fmt: skip
+    assert [(each.index, each.message.content) for each in done.choices] == [
+        *enumerate([RHINE] * 3)
+    ]
     texts = ["", ""]
     for chunk in chat(client, "Rhine", n=2, stream=True):
         for choice in chunk.choices:
@@ -76,10 +77,9 @@ def test_several_answers_are_made_and_streamed(client: Any, server: Served) -> N
 def test_what_the_cache_had_is_counted(server: Served) -> None:
     for text in ("a prompt that nobody has sent before", "a prompt that nobody has sent before!"):
         usage = server.chat(text).json()["usage"]
-        cached = usage["prompt_tokens_details"]["cached_tokens"]
         # All but where a turn begins is new at first, and then what comes after the text.
-        assert (cached > usage["prompt_tokens"] // 2) is text.endswith("!")
-        assert cached < usage["prompt_tokens"]
+        assert (cached(usage) > usage["prompt_tokens"] // 2) is text.endswith("!")
+        assert cached(usage) < usage["prompt_tokens"]
         assert not server.request.rounds, "no interface has them"
 
 
@@ -125,8 +125,7 @@ def test_a_body_that_cannot_be_answered_is_refused(
 def test_what_is_no_body_or_does_not_fit_is_refused(server: Served, client: Any) -> None:
     for body in [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"messages": 1}']:
         answer = server.client.post(CHAT, content=body)
-        assert answer.status_code == 400
-        assert answer.json()["error"]["message"].startswith("the body")
+        assert (answer.status_code, "the body" in answer.text) == (400, True)
     with pytest.raises(openai.BadRequestError) as caught:
         chat(client, "x" * 5000)
     assert caught.value.code == "context_length_exceeded"
@@ -183,12 +182,12 @@ def test_a_prompt_may_be_ids_or_several_of_either(client: Any, server: Served) -
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("limit", [0, 1, 99])
+@pytest.mark.parametrize("limit", [0, 99])
 def test_a_prompt_is_echoed_with_the_logprobs_of_its_tokens(
     client: Any, server: Served, stream: bool, limit: int
 ) -> None:
     prompt = turn("the Rhine")
-    answer = RHINE[: {0: 0, 1: 1, 99: None}[limit]]
+    answer = RHINE[:limit]
     ids = server.post("/tokenize", content=prompt).json()["tokens"]
     for given in (prompt, ids):
         for most in (None, 1):
@@ -212,10 +211,8 @@ def test_a_prompt_is_echoed_with_the_logprobs_of_its_tokens(
             assert all(len(each) in {1, 2} for each in top[1:])
             assert offsets == sorted(offsets)
             assert offsets[len(ids) :][:1] == [len(prompt)][: limit > 0]
-    usage = server.post(TEXT, prompt=prompt, echo=True, logprobs=0, max_tokens=limit).json()[
-        "usage"
-    ]
-    assert usage["prompt_tokens_details"]["cached_tokens"] == 0, "all of it was evaluated"
+    whole = server.post(TEXT, prompt=prompt, echo=True, logprobs=0, max_tokens=limit).json()
+    assert cached(whole["usage"]) == 0, "all of it was evaluated"
     server.refuse(CHAT, "echo is not supported", messages=[user("x")], echo=True)
 
 
@@ -236,44 +233,38 @@ def claude_says(claude: Any, text: Any, **more: Any) -> Any:
     return claude.messages.create(**given)
 
 
-def test_anthropics_counts_are_those_of_its_answers(claude: Any) -> None:
+def test_anthropics_answers_are_counted_and_streamed_in_their_order(claude: Any) -> None:
     question = [{"type": "text", "text": "How long is the Rhine?"}]
-    counted = claude.messages.count_tokens(
-        model="a-pair", system="Be brief.", messages=[user(question)]
-    )
+    given = {"model": "a-pair", "system": "Be brief.", "messages": [user(question)]}
+    counted = claude.messages.count_tokens(**given).input_tokens
     for _ in range(2):  # tokens from the cache are not counted twice
-        done = claude_says(claude, question, system="Be brief.")
-        cached = done.usage.cache_read_input_tokens
-        assert counted.input_tokens == done.usage.input_tokens + cached
-    assert cached > 0
-    assert [(each.type, each.text) for each in done.content] == [("text", "It is 1233 km long.")]
+        done = claude.messages.create(**given, max_tokens=99)
+        assert counted == done.usage.input_tokens + done.usage.cache_read_input_tokens
+    assert done.usage.cache_read_input_tokens > 0
+    assert [(each.type, each.text) for each in done.content] == [("text", RHINE)]
     assert done.stop_reason == "end_turn"
-
-
-def test_anthropics_stream_has_its_events_in_their_order(claude: Any) -> None:
     given = {"model": "a-pair", "max_tokens": 99, "messages": [user("why?")]}
     with claude.messages.stream(**given) as stream:
         kinds = [event.type for event in stream]
         whole = stream.get_final_message()
-    assert [each.type for each in whole.content] == ["thinking", "text"]
-    assert whole.content[1].text == "It is."
+    for each in (whole, claude.messages.create(**given)):
+        assert [block.type for block in each.content] == ["thinking", "text"]
+        assert each.content[1].text == "It is."
     assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2
-    assert [each.type for each in claude_says(claude, "why?").content] == ["thinking", "text"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_request_says_what_drafts(server: Served, stream: bool) -> None:
-    body: dict[str, Any] = {**bodies("the Rhine", 9)[MESSAGES], "stream": stream}
-    text = server.post(MESSAGES, **body, localspec={"draft": "off"}).text
-    assert server.request.draft == "off"
-    if stream:
-        (text,) = re.findall(r"^data: (.*message_delta.*)$", text, re.MULTILINE)
-    figures = json.loads(text)
-    assert figures["speculation"]["reason"]
-    assert figures["timings"]["first_token_s"] > 0
-    assert "seed" in figures["localspec"]
-    server.refuse(MESSAGES, "--exact", **body, localspec={"exact": True})
+def test_a_request_says_what_drafts(server: Served) -> None:
+    for stream in (False, True):
+        body: dict[str, Any] = {**bodies("the Rhine", 9)[MESSAGES], "stream": stream}
+        text = server.post(MESSAGES, **body, localspec={"draft": "off"}).text
+        assert server.request.draft == "off"
+        if stream:
+            (text,) = re.findall(r"^data: (.*message_delta.*)$", text, re.MULTILINE)
+        figures = json.loads(text)
+        assert figures["speculation"]["reason"]
+        assert figures["timings"]["first_token_s"] > 0
+        assert "seed" in figures["localspec"]
 
 
 def test_errors_and_ends_of_anthropics_have_their_form(claude: Any, server: Served) -> None:
@@ -325,7 +316,7 @@ def test_thoughts_that_are_sent_back_are_part_of_their_answer(server: Served) ->
     assert server.request.messages[1] == Message.assistant("It is.", "So.")
 
 
-def test_a_stream_has_its_events_in_their_order(client: Any) -> None:
+def test_a_stream_of_responses_has_its_events_in_their_order(client: Any) -> None:
     with client.responses.stream(model="a-pair", input="the Rhine") as stream:
         events = list(stream)
         assert stream.get_final_response().output_text == RHINE
@@ -337,7 +328,6 @@ def test_a_stream_has_its_events_in_their_order(client: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("more", "word"),
     [
@@ -352,9 +342,10 @@ def test_a_stream_has_its_events_in_their_order(client: Any) -> None:
     ],
 )
 def test_what_cannot_be_answered_is_refused(
-    server: Served, more: dict[str, Any], word: str, stream: bool
+    server: Served, more: dict[str, Any], word: str
 ) -> None:
-    server.refuse(RESPONSES, word, **{"input": "hello", "stream": stream, **more})
+    for stream in (False, True):
+        server.refuse(RESPONSES, word, **{"input": "hello", "stream": stream, **more})
 
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.42.{}; cc_entrypoint=cli; cch={};"
@@ -369,19 +360,20 @@ def cached(usage: dict[str, Any]) -> int:
 
 
 def test_a_line_that_changes_with_every_request_costs_no_cache(server: Served) -> None:
-    hello = user("Say hello.")
-    first, second, third = (
-        BILLING.format(*each) for each in (("834", "65abc"), ("01c", "00f1e"), ("fff", "12345"))
-    )
+    changes = (("834", "65abc"), ("01c", "00f1e"), ("fff", "12345"))
+    first, second, third = (BILLING.format(*each) for each in changes)
     parts = [[{"type": "text", "text": text} for text in (line, AGENT)] for line in (first, second)]
-    counts = []
-    for path, body in (
-        (MESSAGES, {"messages": [hello], "system": parts[0], "max_tokens": 20}),
-        (MESSAGES, {"messages": [hello], "system": parts[1], "max_tokens": 20}),
-        (CHAT, {"messages": [{"role": "system", "content": third + AGENT}, hello]}),
-        (RESPONSES, {"instructions": third + AGENT, "input": "Say hello."}),
-    ):
-        counts.append(cached(server.post(path, **body).json()["usage"]))
+    hello = user("Say hello.")
+    system = {"role": "system", "content": third + AGENT}
+    counts = [
+        cached(server.post(path, **body).json()["usage"])
+        for path, body in (
+            (MESSAGES, {"messages": [hello], "system": parts[0], "max_tokens": 20}),
+            (MESSAGES, {"messages": [hello], "system": parts[1], "max_tokens": 20}),
+            (CHAT, {"messages": [system, hello]}),
+            (RESPONSES, {"instructions": third + AGENT, "input": "Say hello."}),
+        )
+    ]
     assert counts[0] < len(AGENT) < min(counts[1:])
 
 

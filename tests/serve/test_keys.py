@@ -18,16 +18,13 @@ bob\t{THIRD}
 """
 
 
-def written(path: Path, text: str, mode: int = 0o600) -> str:
-    path.write_text(text)
-    path.chmod(mode)
-    return str(path)
-
-
 def test_one_a_line_is_a_key_and_no_name_or_comment_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = keys_of(written(tmp_path / "keys", FILE))
+    file = tmp_path / "keys"
+    file.write_text(FILE)
+    file.chmod(0o600)
+    keys = keys_of(str(file))
     assert keys == {FIRST: "", SECOND: "usual", THIRD: ""}
     with served({}, guard=Guard(keys=(*keys,))) as server:
         for word in {*FILE.split(), "#"}:
@@ -41,11 +38,12 @@ def test_one_a_line_is_a_key_and_no_name_or_comment_is(
         ("# none\n", "has no keys"),
         ("\udcff", "cannot be read"),
     ]:
-        (tmp_path / "keys").write_bytes(text.encode(errors="surrogateescape"))
+        file.write_bytes(text.encode(errors="surrogateescape"))
         with pytest.raises(UsageError, match=word) as caught:
-            keys_of(str(tmp_path / "keys"))
+            keys_of(str(file))
         assert not any(each in str(caught.value) for each in (FIRST, SECOND))
     for mode, warned in [(0o600, False), (0o640, True), (0o606, True)]:
-        path = written(tmp_path / "keys", f"\ufeff{FIRST}", mode)
-        assert keys_of(path) == {FIRST: ""}, "a byte order mark is no part of a key"
+        file.write_text(f"\ufeff{FIRST}")
+        file.chmod(mode)
+        assert keys_of(str(file)) == {FIRST: ""}, "a byte order mark is no part of a key"
         assert ("chmod 600" in capsys.readouterr().err) == warned

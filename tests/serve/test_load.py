@@ -10,18 +10,12 @@ BODY = {"temperature": 0, "stream": True, "stream_options": {"include_usage": Tr
 
 
 class Running:
-    """A server that somebody else started."""
-
     def __init__(self, server: Served, begun: list[str], name: str) -> None:
         self.address = server.url
         begun.append(name)
 
     def close(self) -> None:
         pass
-
-
-def speed(tokens: int, took_s: float = 1.0) -> Level:
-    return Level(took_s, (Answered(tokens, (0.1, 0.2, 0.4)),))
 
 
 def test_every_server_answers_at_every_level_of_every_round() -> None:
@@ -46,6 +40,9 @@ def test_every_server_answers_at_every_level_of_every_round() -> None:
 
 
 def test_a_ratio_is_the_median_of_the_rounds_that_both_had() -> None:
+    def speed(tokens: int) -> Level:
+        return Level(1.0, (Answered(tokens, (0.1, 0.2, 0.4)),))
+
     assert serve_load.ratio([speed(10), speed(30), speed(60)], [speed(10), speed(10)]) == 2
     own = {"auto", "off"}
     arms = [Arm(name, list, own=name in own) for name in ("auto", "off", "slow", "fast")]  # type: ignore[arg-type]

@@ -1,8 +1,7 @@
 """`ask` and `ask_json`, asked by the package's own client in this process, in front of an engine that tells a script."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -25,36 +24,27 @@ FIRST = ServedModel("a-pair", LaunchOptions(pair="a-pair"), GREEDY)
 Work = Callable[[Client, Residence], Awaitable[None]]
 
 
-@asynccontextmanager
-async def connected(
-    script: Mapping[str, Any], mode: str, gate: str = ""
-) -> AsyncIterator[tuple[Client, Residence]]:
-    loading = LoadWatch()
-
-    def backend_of(model: ServedModel) -> Backend:
-        engine = RemoteEngine(command(script), watch=loading.see, revives=True)
-        return Backend(engine, model.launch)
-
-    residence = Residence(backend_of, None, 8)
-    catalogue = Named((FIRST,), lambda _: GREEDY, others=("other",))
-    tools = AskTools(residence, catalogue, loading, gate)
-    try:
-        async with Client(server_of(tools), mode=mode) as client:
-            yield client, residence
-    finally:
-        await residence.close()
-
-
 def follow(work: Work, script: Mapping[str, Any], mode: str = "auto", gate: str = "") -> None:
     async def run() -> None:
-        async with connected(script, mode, gate) as (client, residence):
-            await work(client, residence)
+        loading = LoadWatch()
+
+        def backend_of(model: ServedModel) -> Backend:
+            engine = RemoteEngine(command(script), watch=loading.see, revives=True)
+            return Backend(engine, model.launch)
+
+        residence = Residence(backend_of, None, 8)
+        catalogue = Named((FIRST,), lambda _: GREEDY, others=("other",))
+        tools = AskTools(residence, catalogue, loading, gate)
+        try:
+            async with Client(server_of(tools), mode=mode) as client:
+                await work(client, residence)
+        finally:
+            await residence.close()
 
     asyncio.run(run())
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> tuple[str, CallToolResult]:
-    """Return what a call says, and all of its result."""
     result = await client.call_tool(tool, arguments)
     (block,) = result.content
     assert isinstance(block, TextContent)
@@ -62,7 +52,6 @@ async def call(client: Client, tool: str, **arguments: Any) -> tuple[str, CallTo
 
 
 async def complain(client: Client, tool: str, word: str, **arguments: Any) -> None:
-    """Make a call that ends in an error of one line."""
     text, result = await call(client, tool, **arguments)
     assert result.is_error
     assert word in text
@@ -100,12 +89,13 @@ def test_what_cannot_be_asked_is_refused() -> None:
             ("ask", "temperature", {"prompt": "x", "temperature": -1}),
             ("ask", "schema", {"prompt": "x", "schema": {}}),
             ("ask", "no model '/etc/passwd'", {"prompt": "x", "model": "/etc/passwd"}),
+            ("ask", "too large", {"prompt": "x", "model": "other"}),
             ("ask_json", "schema", {"prompt": "x"}),
             ("ask_json", "schema", {"prompt": "x", "schema": {"type": "nothing"}}),
         ):
             await complain(client, tool, word, **arguments)
 
-    follow(work, {})
+    follow(work, {"refuses": {"other": ["ModelLoadError", "it is too large"]}})
 
 
 def test_progress_only_grows_and_ends_with_the_answer() -> None:
@@ -140,13 +130,6 @@ def test_a_call_that_is_cancelled_ends_in_the_engine() -> None:
 
     script = {"answers": {"river": "On and on. " * 1000, "Hi": "Hello."}, "pass_s": 0.05}
     follow(work, script, "legacy")
-
-
-def test_an_engine_that_cannot_load_is_an_error_of_the_call() -> None:
-    async def work(client: Client, _residence: Residence) -> None:
-        await complain(client, "ask", "too large", prompt="Hi")
-
-    follow(work, {"refuses": {"a-pair": ["ModelLoadError", "it is too large"]}})
 
 
 def test_answers_pass_the_gate() -> None:

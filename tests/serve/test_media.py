@@ -5,7 +5,7 @@ import io
 import os
 import socket
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,15 @@ def image_url(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
 
 
+def input_image(url: str) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": url}
+
+
+def input_audio(data: bytes) -> dict[str, Any]:
+    return {"type": "input_audio", "input_audio": {"data": encoded(data), "format": "wav"}}
+
+
 def block(url: str) -> dict[str, Any]:
-    """Return Anthropic's block of a picture."""
     if not url.startswith("data:"):
         return {"type": "image", "source": {"type": "url", "url": url}}
     source = {"type": "base64", "media_type": "image/png", "data": url.partition(",")[2]}
@@ -63,13 +70,7 @@ def asking(url: str, text: str = WORDS) -> dict[str, dict[str, Any]]:
     image = url.partition(",")[2] or url
     return {
         CHAT: {"messages": [user([image_url(url), text_part])]},
-        RESPONSES: {
-            "input": [
-                user(
-                    [{"type": "input_image", "image_url": url}, {**text_part, "type": "input_text"}]
-                )
-            ]
-        },
+        RESPONSES: {"input": [user([input_image(url), {"type": "input_text", "text": text}])]},
         MESSAGES: {"messages": messages, "max_tokens": 99},
         COUNT: {"messages": messages},
         TALK: {"messages": [{**user(text), "images": [image]}], "stream": False},
@@ -78,7 +79,6 @@ def asking(url: str, text: str = WORDS) -> dict[str, dict[str, Any]]:
 
 
 def question(server: Served) -> tuple[Any, ...]:
-    """Return what the engine was asked last."""
     last: tuple[Any, ...] = server.asked[-1].messages[-1].parts  # type: ignore[union-attr]
     return last
 
@@ -103,8 +103,8 @@ def test_every_interface_has_its_own_form_of_a_picture_and_one_message_of_it(
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        (CHAT, {"messages": [user([{"type": "input_audio", "input_audio": {"data": encoded(wav()), "format": "wav"}}])]}),
-        (RESPONSES, {"input": [user([{"type": "input_audio", "input_audio": {"data": encoded(wav()), "format": "wav"}}])]}),
+        (CHAT, {"messages": [user([input_audio(wav())])]}),
+        (RESPONSES, {"input": [user([input_audio(wav())])]}),
         (RESPONSES, {"input": [user([{"type": "input_file", "filename": "a.wav", "file_data": url_of(wav(), "audio/wav")}])]}),
         (RESPONSES, {"input": [user([{"type": "input_file", "file_data": encoded(wav())}])]}),
         (TALK, {"messages": [{**user(""), "images": [encoded(wav())]}], "stream": False}),
@@ -180,18 +180,11 @@ def test_ollamas_client_sends_pictures_and_streams(llama: Any, tmp_path: Path) -
 
 RESULT = [{"type": "text", "text": "Done."}, block(url_of(png(7)))]
 USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]}
+OUTPUT = [{"type": "input_text", "text": "Done."}, input_image(url_of(png(7)))]
 RESPONSES_RESULTS = [
     user("Look."),
-    {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
-    {"type": "function_call", "call_id": "2", "name": "f", "arguments": "{}"},
-    {
-        "type": "function_call_output",
-        "call_id": "1",
-        "output": [
-            {"type": "input_text", "text": "Done."},
-            {"type": "input_image", "image_url": url_of(png(7))},
-        ],
-    },
+    *({"type": "function_call", "call_id": each, "name": "f", "arguments": "{}"} for each in "12"),
+    {"type": "function_call_output", "call_id": "1", "output": OUTPUT},
     {"type": "function_call_output", "call_id": "2", "output": "Done, too."},
 ]
 
@@ -223,8 +216,7 @@ def test_a_model_that_reads_text_alone_says_what_to_do() -> None:
                 server.refuse(path, word, **{**body, **({"stream": True} if stream else {})})
         assert server.chat("hello").status_code == 200
     with served({"sees": True}) as server:
-        part = {"type": "input_audio", "input_audio": {"data": encoded(wav()), "format": "wav"}}
-        server.refuse(CHAT, "takes no sounds", messages=[user([part])])
+        server.refuse(CHAT, "takes no sounds", messages=[user([input_audio(wav())])])
 
 
 def test_what_a_model_takes_is_listed(server: Served, client: Any, llama: Any) -> None:
@@ -238,32 +230,19 @@ def test_what_a_model_takes_is_listed(server: Served, client: Any, llama: Any) -
         assert blind.client.get("/v1/models").json()["data"][0]["capabilities"] == ["completion"]
 
 
-def bad_files() -> Mapping[str, tuple[bytes, str]]:
+def bad_files() -> list[tuple[bytes, str]]:
     head = b"IHDR" + (30_000).to_bytes(4, "big") * 2 + png()[24:29]
     bomb = png()[:12] + head + zlib.crc32(head).to_bytes(4, "big") + png()[33:]
-    return {
-        "text": (b"hello", "neither a picture nor a sound"),
-        "header": (png()[:20], "damaged"),
-        "bomb": (bomb, "many pixels"),
-        "nothing": (b"", "neither a picture nor a sound"),
-    }
-
-
-@pytest.mark.parametrize("kind", bad_files())
-def test_a_file_that_cannot_be_read_is_refused_in_a_line(server: Served, kind: str) -> None:
-    data, word = bad_files()[kind]
-    for path, body in asking(url_of(data)).items():
-        server.refuse(path, word, **body)
+    none = "neither a picture nor a sound"
+    return [(b"hello", none), (b"", none), (png()[:20], "damaged"), (bomb, "many pixels")]
 
 
 @pytest.mark.parametrize("path", asking(""))
-def test_what_is_no_file_at_all_is_refused_in_a_line(server: Served, path: str) -> None:
-    for url in (
-        "data:image/png;base64,???",
-        "data:image/png;base64,AAA",
-        "data:image/png;base64,é",
-    ):
-        server.refuse(path, "no base64", **asking(url)[path])
+def test_a_file_that_cannot_be_read_is_refused_in_a_line(server: Served, path: str) -> None:
+    for data, word in bad_files():
+        server.refuse(path, word, **asking(url_of(data))[path])
+    for text in ("???", "AAA", "é"):
+        server.refuse(path, "no base64", **asking(f"data:image/png;base64,{text}")[path])
 
 
 @pytest.mark.parametrize(
@@ -297,7 +276,8 @@ def test_parts_that_are_wrong_are_refused(
 def test_ollamas_images_are_refused_where_they_have_no_place(server: Served) -> None:
     image = encoded(png())
     server.refuse(TALK, "no list", messages=[{**user("x"), "images": image}])
-    server.refuse(TALK, "only messages of the user", messages=[{"role": "system", "content": "x", "images": [image]}, user("x")])  # fmt: skip
+    system = {"role": "system", "content": "x", "images": [image]}
+    server.refuse(TALK, "only messages of the user", messages=[system, user("x")])
     server.refuse(TALK, "images is not supported", messages=[user("x")], images=[image])
     for more in (dict[str, Any](raw=True), dict[str, Any](suffix="x")):
         server.refuse(GENERATE, "images are given", prompt="x", images=[image], **more)
@@ -314,21 +294,14 @@ def test_nothing_is_fetched(server: Served, monkeypatch: pytest.MonkeyPatch) -> 
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         monkeypatch.setattr(socket, "getaddrinfo", note)
-        for url in (
-            f"http://127.0.0.1:{port}/a.png",
-            f"http://localhost:{port}/a.png",
-            f"HTTPS://127.0.0.1:{port}/a.png",
-            f"ftp://127.0.0.1:{port}/a.png",
-            f"//127.0.0.1:{port}/a.png",
-            f"file://127.0.0.1:{port}/a.png",
-            "https://upload.example.org/a.png",
-            f"data:http://127.0.0.1:{port}/a.png",
-        ):
+        here = f"127.0.0.1:{port}/a.png"
+        fetched = (f"http://{here}", "https://upload.example.org/a.png")
+        odd = (f"http://localhost:{port}/a.png", f"HTTPS://{here}", f"ftp://{here}", f"//{here}")
+        for url in (*fetched, *odd, f"file://{here}", f"data:http://{here}"):
             for path in (CHAT, RESPONSES, MESSAGES, COUNT):
-                server.refuse(path, "", **asking(url)[path])
-        for url in (f"http://127.0.0.1:{port}/a.png", "https://upload.example.org/a.png"):
-            for path in (CHAT, RESPONSES, MESSAGES, COUNT, TALK, GENERATE):
-                server.refuse(path, "is not fetched", **asking(url)[path])
+                server.refuse(path, "is not fetched" if url in fetched else "", **asking(url)[path])
+        for path in (TALK, GENERATE):
+            server.refuse(path, "is not fetched", **asking(fetched[0])[path])
         monkeypatch.undo()
         other.settimeout(0.3)
         with pytest.raises(TimeoutError):
@@ -348,32 +321,22 @@ def test_only_files_below_the_folder_are_opened(tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe.png")
     (folder / "text.png").write_text("hello")
     with served(SCRIPT, folder=Folder(folder)) as server:
-        for name in (
-            "a.png",
-            "inside.png",
-            "deep%20down/b.png",
-            "./deep down/../a.png",
+        inside = ("a.png", "a.png?", "inside.png", "deep%20down/b.png", "./deep down/../a.png")
+        whole = (
             str(folder / "a.png"),
             f"localhost{folder}/a.png",
             f"LocalHost{folder}/a.png?size=2",
-            "a.png?",
-        ):
+        )
+        for name in (*inside, *whole):
             for path in (CHAT, RESPONSES, MESSAGES, COUNT):
                 answer = server.post(path, **asking(f"file://{name}")[path])
                 assert answer.status_code == 200, (name, answer.text)
                 assert question(server)[0].data == png(8)
+        up = ("../secret.png", "%2e%2e/secret.png", "up/secret.png", "deep%20down/../../secret.png")
         for name, word in [
             *(
                 (each, "outside the folder")
-                for each in (
-                    "../secret.png",
-                    "%2e%2e/secret.png",
-                    "out.png",
-                    "up/secret.png",
-                    str(outside),
-                    "/etc/passwd",
-                    "deep%20down/../../secret.png",
-                )
+                for each in (*up, "out.png", str(outside), "/etc/passwd")
             ),
             ("pipe.png", "not a regular file"),
             ("deep%20down", "not a regular file"),
@@ -390,22 +353,19 @@ def test_only_files_below_the_folder_are_opened(tmp_path: Path) -> None:
         server.refuse(CHAT, "--media-path", **asking(f"file://{folder}/a.png")[CHAT])
 
 
-def test_files_are_limited_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_pixels_are_limited_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.png").write_bytes(png())
-    monkeypatch.setattr("localspec.serve.media_parts.MOST_FILE_BYTES", 2 * len(png()))
-    with served(SCRIPT, folder=Folder(tmp_path)) as server:
-        for count, status in ((2, 200), (3, 413)):
-            answer = server.post(CHAT, messages=[user([image_url("file://a.png")] * count)])
-            assert answer.status_code == status, answer.text
-
-
-def test_pixels_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
     width, height = Image.open(io.BytesIO(png())).size
-    monkeypatch.setattr("localspec.serve.media_parts.MOST_PIXELS_TOGETHER", 2 * width * height)
-    with served(SCRIPT) as server:
-        for count, status in ((2, 200), (3, 413)):
-            answer = server.post(CHAT, messages=[user([image_url(url_of(png()))] * count)])
-            assert answer.status_code == status, answer.text
+    limits_ = {"MOST_FILE_BYTES": 2 * len(png()), "MOST_PIXELS_TOGETHER": 2 * width * height}
+    urls = ("file://a.png", url_of(png()))
+    for (name, most), url in zip(limits_.items(), urls, strict=True):
+        with monkeypatch.context() as patch, served(SCRIPT, folder=Folder(tmp_path)) as server:
+            patch.setattr(f"localspec.serve.media_parts.{name}", most)
+            for count, status in ((2, 200), (3, 413)):
+                answer = server.post(CHAT, messages=[user([image_url(url)] * count)])
+                assert answer.status_code == status, answer.text
 
 
 @pytest.fixture
@@ -415,7 +375,6 @@ def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def noise(size: int) -> bytes:
-    """Return a picture of about so many bytes."""
     file = io.BytesIO()
     side = int((size / 3) ** 0.5)
     Image.frombytes("RGB", (side, side), os.urandom(3 * side * side)).save(file, "PNG")
@@ -429,12 +388,12 @@ def test_only_pictures_make_a_body_larger() -> None:
             assert server.post(path, **body).status_code == 200, path
         server.refuse(CHAT, "1 MB", 413, **asking(url_of(noise(1 << 20)))[CHAT])
         text = "x" * (1 << 17)
+        hello = {"messages": [user("x")]}
         rows: list[tuple[str, dict[str, Any]]] = [
             *asking(url_of(png()), text).items(),
-            (CHAT, {"messages": [user([{"type": "text", "text": text}])]}),
             (CHAT, {"messages": [[]] * (1 << 16)}),
-            (CHAT, {"messages": [user("x")], "data": [""] * (1 << 16)}),
-            (CHAT, {"messages": [user("x")], "images": [1.5] * (1 << 16)}),
+            (CHAT, {**hello, "data": [""] * (1 << 16)}),
+            (CHAT, {**hello, "images": [1.5] * (1 << 16)}),
             (TEXT, {"prompt": "x", "data": encoded(noise(1 << 17))}),
         ]
         for path, body in rows:

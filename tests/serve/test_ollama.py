@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from localspec.calls.policy import CallPolicy
@@ -185,27 +184,29 @@ def test_calls_are_objects_and_results_find_them(ask: Any, server: Served) -> No
     ]
     last = ask.chat(messages=[*asked, done.message, *results], **given)
     assert (last.message.content, last.message.tool_calls) == ("It is large.", None)
-    ids = {part.id: part.name for part in server.request.messages[1].parts if isinstance(part, ToolCall)}  # fmt: skip
-    answers = [part for each in server.request.messages for part in each.parts if isinstance(part, ToolResult)]  # fmt: skip
-    assert [ids[each.call_id] for each in answers] == ["now", "area"]
-    for one, two in [({}, {}), ({"tool_call_id": "b"}, {"tool_call_id": "a"})]:
-        named = [{**call, "id": name} for call, name in zip(calls_of(asked, server), "ab", strict=True)]  # fmt: skip
-        turn = {"role": "assistant", "content": "", "tool_calls": named}
-        answers_ = [{"role": "tool", "content": "9", **each} for each in (one, two)]
-        assert server.post(TALK, messages=[*asked, turn, *answers_]).status_code == 200
-        found = [part.call_id for each in server.request.messages for part in each.parts if isinstance(part, ToolResult)]  # fmt: skip
-        assert found == (["b", "a"] if one else ["a", "b"])
 
+    def answered() -> list[str]:
+        """Return which calls have results, in their order."""
+        parts = [part for each in server.request.messages for part in each.parts]
+        return [part.call_id for part in parts if isinstance(part, ToolResult)]
 
-def calls_of(asked: list[dict[str, Any]], server: Served) -> list[dict[str, Any]]:
+    turn = server.request.messages[1]
+    ids = {part.id: part.name for part in turn.parts if isinstance(part, ToolCall)}
+    assert [ids[each] for each in answered()] == ["now", "area"]
     functions = [{"name": "area", "arguments": {"of": "Peru"}}, {"name": "now", "arguments": {}}]
-    return [{"function": each} for each in functions]
+    named = [{"id": name, "function": each} for name, each in zip("ab", functions, strict=True)]
+    said_ = [*asked, {"role": "assistant", "content": "", "tool_calls": named}]
+    for ids_, found in (((), ["a", "b"]), (("b", "a"), ["b", "a"])):
+        more = [{"tool_call_id": each} for each in ids_] or [{}, {}]
+        results = [{"role": "tool", "content": "9", **each} for each in more]
+        assert server.post(TALK, messages=[*said_, *results]).status_code == 200
+        assert answered() == found
 
 
 def test_the_servers_rules_hold_here() -> None:
-    with served(SCRIPT, rules=CallPolicy(deny=("now",))) as server:
-        with ollama.Client(host=server.url) as ask:
-            done = ask.chat("a-pair", said("Peru?"), tools=[area, now])
+    rules = CallPolicy(deny=("now",))
+    with served(SCRIPT, rules=rules) as server, ollama.Client(host=server.url) as ask:
+        done = ask.chat("a-pair", said("Peru?"), tools=[area, now])
         assert [each.function.name for each in done.message.tool_calls] == ["area"]
 
 
@@ -315,51 +316,18 @@ def test_a_model_stays_as_long_as_a_request_says() -> None:
         assert until(lambda: not ask.ps().models)
 
 
-def test_an_unload_waits_for_those_under_way(tmp_path: Path) -> None:
+def test_an_unload_waits_for_those_under_way_and_keys_are_asked_for(tmp_path: Path) -> None:
     script = {**SCRIPT, "pass_s": str(tmp_path / "begin")}
-    with served(script) as server, server.asking({"text": "Rhine?"}) as (answer,):
-        server.post(GENERATE, keep_alive=0)
-        assert server.client.get("/health").json()["status"] == "ok"
-        (tmp_path / "begin").touch()
-        assert answer.result().json()["choices"][0]["message"]["content"] == RHINE
-        assert until(lambda: server.client.get("/health").json()["status"] == "unloaded")
-
-
-def test_keys_and_pages_are_refused_in_its_form() -> None:
-    guard = Guard(keys=("sesame",))
-    with served(SCRIPT, guard=guard) as server:
+    with served(script, guard=Guard(keys=("sesame",))) as server:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
             with ollama.Client(host=server.url, headers=headers) as ask:
                 with pytest.raises(ollama.ResponseError, match="API key is missing") as caught:
                     ask.chat("a-pair", said("hello"))
                 assert caught.value.status_code == 401
-        with ollama.Client(host=server.url, headers={"Authorization": "Bearer sesame"}) as ask:
-            assert ask.chat("a-pair", said("hello")).message.content == "Hello."
-
-
-def test_a_client_that_goes_away_ends_its_request() -> None:
-    with served({**SCRIPT, "pass_s": 0.03}) as server:
-        with ollama.Client(host=server.url) as ask:
-            pieces = ask.chat("a-pair", said("a story"), stream=True)
-            next(pieces)
-            assert server.under_way() == 1
-            pieces.close()
-            server.wait_until(0)
-        impatient = httpx.Client(base_url=server.url, timeout=0.5)
-        with impatient as whole, pytest.raises(httpx.ReadTimeout):
-            whole.post(GENERATE, json={"prompt": "a story", "stream": False})
-        server.wait_until(0)
-        assert server.chat("Rhine?").json()["choices"][0]["message"]["content"] == RHINE
-
-
-def test_an_engine_that_dies_is_a_line_with_the_error() -> None:
-    mortal = served({**SCRIPT, "pass_s": 0.01, "death": {"on": "token", "at": 10}})
-    with mortal as server, ollama.Client(host=server.url) as ask:
-        with pytest.raises(ollama.ResponseError, match="SIGKILL") as caught:
-            ask.chat("a-pair", said("a story"))
-        assert caught.value.status_code == 503
-        pieces = list[Any]()
-        with pytest.raises(ollama.ResponseError, match="SIGKILL"):
-            pieces.extend(ask.chat("a-pair", said("a story"), stream=True))
-        assert 0 < len(pieces) <= 11
-        assert ask.chat("a-pair", said("hello")).message.content == "Hello."
+        server.client.headers["Authorization"] = "Bearer sesame"
+        with server.asking({"text": "Rhine?"}) as (answer,):
+            server.post(GENERATE, keep_alive=0)
+            assert server.client.get("/health").json()["status"] == "ok"
+            (tmp_path / "begin").touch()
+            assert answer.result().json()["choices"][0]["message"]["content"] == RHINE
+            assert until(lambda: server.client.get("/health").json()["status"] == "unloaded")

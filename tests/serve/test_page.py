@@ -43,10 +43,8 @@ def test_its_files_are_small_and_load_nothing_from_elsewhere() -> None:
     whole = "".join(texts.values())
     assert not re.search(r"https?:|//\w+\.|url\(|@import", whole)
     assert not re.search(r"<script>|<style| on\w+=| style=", texts["index.html"])
-    never = (
-        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(|localStorage|cookie"
-    )
-    assert not re.search(never, texts["page.js"])
+    writes = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\("
+    assert not re.search(f"{writes}|localStorage|cookie", texts["page.js"])
 
 
 def test_it_needs_no_key_and_lets_none_in_without_one() -> None:
@@ -59,23 +57,22 @@ def test_it_needs_no_key_and_lets_none_in_without_one() -> None:
             answer, head = server.client.get(path), server.client.head(path)
             assert (answer.status_code, head.status_code, head.content) == (200, 200, b"")
             assert answer.headers["content-type"] == f"text/{kind}; charset=utf-8"
-            policy = dict(each.split(" ", 1) for each in answer.headers["content-security-policy"].split("; "))  # fmt: skip
+            rules = answer.headers["content-security-policy"].split("; ")
+            policy = dict(each.split(" ", 1) for each in rules)
             own = dict.fromkeys(("script-src", "style-src", "connect-src"), "'self'")
             none = ("default-src", "base-uri", "form-action", "frame-ancestors")
             assert policy == own | dict.fromkeys(none, "'none'")
             assert server.client.post(path).status_code == 405
-        for path in (
-            "/health",
-            "/metrics",
-            "/v1/models",
-            "/page.js/",
-            "/index.html",
-            "/page/",
-        ):
+        for path in ("/health", "/metrics", "/v1/models", "/page.js/", "/index.html", "/page/"):
             assert server.client.get(path).status_code == 401, path
         body = {"messages": [user("hello")]}
         host = httpx.URL(server.url).netloc.decode()
-        for origin, code in ((f"http://{host}", 200), (f"https://{host}", 200), ("http://a.test", 403), (f"http://{host}.a.test", 403)):  # fmt: skip
+        for origin, code in (
+            (f"http://{host}", 200),
+            (f"https://{host}", 200),
+            ("http://a.test", 403),
+            (f"http://{host}.a.test", 403),
+        ):
             headers = {"Origin": origin, "Authorization": f"Bearer {KEY}"}
             assert server.client.post(CHAT, json=body, headers=headers).status_code == code, origin
     with served(SCRIPT) as server:  # without keys, a name that points here is none of ours
@@ -85,7 +82,6 @@ def test_it_needs_no_key_and_lets_none_in_without_one() -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A real browser."""
     if BROWSER is None or find_spec("playwright") is None:
         pytest.skip("needs Chromium, and playwright of the group `browser`")
     with playwright.sync_playwright() as driver:
@@ -100,39 +96,37 @@ def tab(chromium: Any) -> Iterator[Any]:
     with chromium.new_context() as context:
         made, problems = context.new_page(), list[str]()
         made.set_default_timeout(PATIENCE_S * 1000)
+
+        def note(line: Any) -> None:
+            if line.type == "error":
+                problems.append(line.text)
+
         made.on("pageerror", lambda error: problems.append(str(error)))
-        made.on(
-            "console", lambda line: problems.append(line.text) if line.type == "error" else None
-        )
+        made.on("console", note)
         yield made
         assert [each for each in problems if "Failed to load resource" not in each] == []
 
 
 class Person:
-    """Somebody at a page."""
-
     def __init__(self, tab: Any, server: Served) -> None:
         self.tab = tab
         tab.goto(server.url)
 
     def see(self, place: str, text: str, last: bool = False) -> None:
-        """Wait until a text is there."""
         which = self.tab.locator(place)
         found = playwright.expect(which.last if last else which)
         found.to_contain_text(text, timeout=PATIENCE_S * 1000)
 
     def write(self, text: str) -> None:
-        """Write something, and send it by the keyboard."""
         self.tab.fill("#text", text)
         self.tab.locator("#text").press("Enter")
 
     def rest(self) -> None:
-        """Wait until nothing is under way."""
         playwright.expect(self.tab.locator("#stop")).to_be_disabled(timeout=PATIENCE_S * 1000)
 
 
 @pytest.mark.slow
-def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any, tmp_path: Path) -> None:
+def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any) -> None:
     with served(SCRIPT, others=(MARKUP,)) as server:
         person = Person(tab, server)
         person.see("#state", "a-pair is loaded")
@@ -165,13 +159,9 @@ def test_a_person_asks_reads_what_streams_and_stops_it(tab: Any, tmp_path: Path)
         tab.click("#stop")
         person.rest()
         assert [each.text for each in server.request.messages] == ["Name a river.", "The Rhine.", "Tell me a story."]  # fmt: skip
-        for theme in ("light", "dark"):
-            tab.emulate_media(color_scheme=theme)
-            for width, height in ((1100, 720), (390, 844)):
-                tab.set_viewport_size({"width": width, "height": height})
-                picture = tab.screenshot(path=tmp_path / f"{theme}-{width}.png")
-                assert len(picture) > 10_000
-                assert tab.evaluate("document.documentElement.scrollWidth") == width
+        for width, height in ((1100, 720), (390, 844)):
+            tab.set_viewport_size({"width": width, "height": height})
+            assert tab.evaluate("document.documentElement.scrollWidth") == width
         tab.click("#clear")
         assert tab.locator("article").count() == 0
         person.write("story")
@@ -261,7 +251,7 @@ def test_it_asks_for_a_key_and_keeps_it_as_long_as_its_tab(tab: Any) -> None:
 def test_what_goes_wrong_is_a_line_and_the_next_question_is_answered(
     tab: Any, tmp_path: Path
 ) -> None:
-    with served({**SCRIPT, "drafts": 0, "death": {"on": "token", "at": 200}}) as server:
+    with served({**SCRIPT, "drafts": 0, "death": {"on": "token", "at": 60}}) as server:
         person = Person(tab, server)
         person.write("Tell me a story.")
         person.see("#problem", "SIGKILL")

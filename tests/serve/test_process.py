@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -30,7 +29,6 @@ from tests.cli.command import (
     assert_one_complaint,
     localspec,
     started,
-    succeed,
 )
 from tests.serve.serving import CHAT, user
 from tests.waiting import PATIENCE_S, until
@@ -41,15 +39,12 @@ pytestmark = pytest.mark.slow
 LONG = (
     f"Sum this up in a few words: {'the river rises in the hills, and runs down to the sea. ' * 14}"
 )
-QUESTIONS = (
-    *("Name a river.", "Why is the sky blue?", "Count to five.", "What is tea?"),
-    *("Repeat: pear, fig, plum, pear, fig, plum, pear.", "Say hello.", LONG, f"{LONG}Why?"),
-)
+REPEAT = "Repeat: pear, fig, plum, pear, fig, plum, pear."
+QUESTIONS = ("Name a river.", "Why is the sky blue?", REPEAT, LONG, f"{LONG}Why?")
 _LIMIT = 16
 
 
 def url_of(process: Started) -> str:
-    """Wait until a server listens, and return where."""
     text = ""
     for line in process.stderr:
         text += line.decode()
@@ -62,7 +57,6 @@ def url_of(process: Started) -> str:
 def serving(
     *words: str, env: Mapping[str, str] | None = None, where: Sequence[str] = PLAIN
 ) -> Iterator[httpx.Client]:
-    """Serve, and stop as a user does."""
     with started("serve", *words, "--port", "0", *where, env=env) as process:
         with httpx.Client(base_url=url_of(process), timeout=600) as client:
             yield client
@@ -80,7 +74,6 @@ def test_one_that_stops_with_stdin_takes_any_stdin_and_needs_one() -> None:
 
 
 def by_run(question: str, temperature: float, seed: int) -> str:
-    """Return what `localspec run` answers without drafting."""
     done = answer(
         *("--json", "--exact", "--draft", "off", "--ctx", "1024", "-n", str(_LIMIT)),
         *("--temperature", str(temperature), "--seed", str(seed), "-m", "smollm2-135m", question),
@@ -89,13 +82,12 @@ def by_run(question: str, temperature: float, seed: int) -> str:
     return text
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("smollm2_path")
-def test_answers_are_those_of_run_alone_and_beside_seven_others() -> None:
+def test_answers_are_those_of_run_alone_and_beside_four_others() -> None:
     asked = {question: (0.8 * (number % 2), number) for number, question in enumerate(QUESTIONS)}
     wanted = {question: by_run(question, *how) for question, how in asked.items()}
-    assert len({*wanted.values()}) > 4, "they say something"
-    models = ("smollm2-135m", "--draft-model", "smollm2-135m", "--exact", "--parallel", "8")
+    assert len({*wanted.values()}) > 2, "they say something"
+    models = ("smollm2-135m", "--draft-model", "smollm2-135m", "--exact", "--parallel", "5")
     with serving(*models, "--ctx", "1024") as client:
 
         def ask(question: str, **own: Any) -> str:
@@ -120,15 +112,10 @@ def test_answers_are_those_of_run_alone_and_beside_seven_others() -> None:
     [
         (("--cors", "*"), "name each origin"),
         (("--host", "0.0.0.0"), "--api-key-file"),
-        (("--api-key-file", "none.txt"), "none.txt"),
         (("--api-key-file", "empty.txt"), "has no keys"),
-        (("--port", "99999"), "99999"),
         (("--port", "TAKEN"), "give another --port"),
-        (("--max-queue", "0"), "0"),
         (("--keep-alive", "soon"), "soon"),
         (("--max-wait", "nan"), "--max-wait"),
-        (("--max-wait", "inf"), "--max-wait"),
-        (("--max-wait", "-1"), "--max-wait"),
         (("--host", "no.such.host.invalid", "--api-key-file", "keys.txt"), "no.such.host.invalid"),
         (("--gate", "none.toml"), "none.toml"),
         (("--api-key-file", "gated.txt"), "none.toml"),
@@ -152,10 +139,12 @@ def test_what_it_cannot_start_with_is_one_line(
 
 
 def test_what_keeps_it_from_starting_is_one_line(bare_machine: dict[str, str]) -> None:
-    done = localspec("serve", "smollm2-135m", "--port", "0", "--offline", env=bare_machine)
-    assert done.code == 3
-    assert done.err.startswith("localspec: ")
-    assert "Traceback" not in done.err
+    words = ("--port", "0", "--offline")
+    alone = localspec("serve", "smollm2-135m", *words, env=bare_machine)
+    for done in (alone, background(*words, env=bare_machine)):
+        assert (done.code, done.out) == (3, "")
+        assert done.err.startswith("localspec: ")
+        assert "Traceback" not in done.err
     for models in ("nope", "smollm2-135m,nope"):
         assert_one_complaint(localspec("serve", "--models", models, env=bare_machine), 3, "nope")
     listed = localspec("ps", env=bare_machine)
@@ -167,32 +156,19 @@ def test_what_keeps_it_from_starting_is_one_line(bare_machine: dict[str, str]) -
     assert_one_complaint(done, 1, "localspec ps")
 
 
-@pytest.mark.slow
-def test_models_are_loaded_by_name_let_go_and_loaded_again(
-    smollm2_path: Path, bare_machine: dict[str, str]
-) -> None:
-    for name in ("one", "two"):
-        succeed("import", str(smollm2_path), "--name", name, env=bare_machine)
-    flags = ("--draft", "off", "--ctx", "512", "--parallel", "1", "--keep-alive", "5s")
-    with serving("one", *flags, env=bare_machine) as client:
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_model_is_let_go_and_loaded_again() -> None:
+    flags = ("--draft", "off", "--ctx", "512", "--parallel", "1", "--keep-alive", "2s")
+    body = {"messages": [user("Name a river.")], "temperature": 0, "max_tokens": 6}
+    with serving("smollm2-135m", *flags) as client:
 
-        def ask(model: str) -> tuple[str, str]:
-            body = {"messages": [user("Name a river.")], "temperature": 0, "max_tokens": 6}
-            done = client.post(CHAT, json={**body, "model": model}).json()
-            if "error" in done:
-                return "", done["error"]["message"]
-            return done["model"], done["choices"][0]["message"]["content"]
+        def ask() -> str:
+            text: str = client.post(CHAT, json=body).json()["choices"][0]["message"]["content"]
+            return text
 
-        first = ask("one")
-        assert first[0] == "one"
-        assert ask("two") == ("two", first[1])
-        listed = [each["id"] for each in client.get("/v1/models").json()["data"]]
-        assert listed[:2] == ["one", "two"], "there is room for both"
+        first = ask()
         assert until(lambda: client.get("/health").json()["status"] == "unloaded")
-        assert client.get("/health").json()["model"] == "one"
-        assert ask("") == first
-        assert "localspec pull smollm2-360m" in ask("smollm2-360m")[1]
-        assert "there is no model 'gpt-4'" in ask("gpt-4")[1]
+        assert ask() == first
 
 
 def evaluated(client: httpx.Client, talk: list[dict[str, str]]) -> int:
@@ -205,23 +181,21 @@ def evaluated(client: httpx.Client, talk: list[dict[str, str]]) -> int:
     return int(answer["usage"]["prompt_tokens"]) - cached
 
 
-@pytest.mark.slow
 def test_conversations_in_turns_evaluate_what_is_new_also_after_a_restart(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
     about = "You are guide number {} of a museum of clocks. Answer in one sentence. "
-    systems = [{"role": "system", "content": about.format(number) * 16} for number in "12345"]
+    systems = [{"role": "system", "content": about.format(number) * 16} for number in "123"]
     talks = [[system, user("What is the oldest?")] for system in systems]
-    words = (str(smollm2_path), "--draft", "off", "--parallel", "3", "--ctx", "1024")
+    words = (str(smollm2_path), "--draft", "off", "--parallel", "2", "--ctx", "1024")
     env = {"LOCALSPEC_DATA_DIR": str(tmp_path)}
     with serving(*words, env=env) as client:
         assert min(evaluated(client, talk) for talk in talks) > 200
-        # There are three sequences for five conversations: what one loses is on the disk, but for less than
+        # There are two sequences for three conversations: what one loses is on the disk, but for less than
         # 64 tokens, which are not worth a file.
-        for _ in range(2):
-            assert max(evaluated(client, talk) for talk in talks) < 88
+        assert max(evaluated(client, talk) for talk in talks) < 88
         assert "localspec_pass_tokens_count" in client.get("/metrics").text
-    assert len(list((tmp_path / "prefixes").rglob("target.kv"))) == 5
+    assert len(list((tmp_path / "prefixes").rglob("target.kv"))) == 3
     with serving(*words, env=env) as client:
         assert max(evaluated(client, talk) for talk in reversed(talks)) < 88
     with serving(*words, "--forget", env={"LOCALSPEC_DATA_DIR": f"{tmp_path}/empty"}) as client:
@@ -229,7 +203,6 @@ def test_conversations_in_turns_evaluate_what_is_new_also_after_a_restart(
     assert not (tmp_path / "empty" / "prefixes").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_server_names_the_worker_that_died_and_answers_when_it_is_back() -> None:
     address, body = free_address(), {"messages": [user("Tell a long story about a river.")]}
@@ -248,12 +221,7 @@ def test_a_server_names_the_worker_that_died_and_answers_when_it_is_back() -> No
         assert refused.status_code >= 500
         assert f"worker {address}" in refused.text
         with working(at=address):
-            for _ in range(120):
-                again = client.post(CHAT, json={**body, "max_tokens": 4})
-                if again.status_code == 200:
-                    break
-                time.sleep(1)
-            assert again.status_code == 200, again.text
+            assert until(lambda: client.post(CHAT, json={**body, "max_tokens": 4}).is_success)
 
 
 ME = Running(os.getpid(), "a-pair", ("http://127.0.0.1:8080/v1",), 7)
@@ -321,7 +289,6 @@ def background(*words: str, env: dict[str, str] | None = None) -> Done:
     return localspec("serve", "smollm2-135m", *words, "--background", *PLAIN, env=env, cold=True)
 
 
-@pytest.mark.slow
 def test_a_server_in_the_background_is_listed_asked_and_stopped(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
@@ -344,14 +311,3 @@ def test_a_server_in_the_background_is_listed_asked_and_stopped(
     assert stopped.code == 0, stopped.err
     assert not path.exists()
     assert runs(int(found[1])) is None
-
-
-@pytest.mark.slow
-def test_what_keeps_it_from_starting_is_told_in_the_foreground(
-    bare_machine: dict[str, str],
-) -> None:
-    done = background("--port", "0", "--offline", env=bare_machine)
-    assert done.code == 3
-    assert done.out == ""
-    assert done.err.startswith("localspec: ")
-    assert "Traceback" not in done.err

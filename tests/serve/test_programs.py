@@ -35,7 +35,6 @@ def test_curl_gets_an_answer_a_stream_and_an_error() -> None:
 
 
 def installed(package: str) -> Path:
-    """Return where the commands of a package are, which has an environment of its own."""
     folder = cache_folder() / f"{package}-{sys.implementation.cache_tag}"
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -46,6 +45,14 @@ def installed(package: str) -> Path:
             subprocess.run(pip, check=True)
             whole.touch()
     return folder / "bin"
+
+
+def ended(words: list[str], **how: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, at which nothing has failed."""
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done = subprocess.run(words, check=False, **streams, **how)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.mark.slow
@@ -59,17 +66,8 @@ def test_llm_carries_out_what_is_called_and_sends_it_back(tmp_path: Path) -> Non
     with served({**script, "otherwise": ["It is large."]}) as server:
         (tmp_path / "extra-openai-models.yaml").write_text(about.format(server.url))
         for more in ((), ("--no-stream",)):
-            words = [
-                installed("llm") / "llm",
-                "-m",
-                "here",
-                *more,
-                "--functions",
-                "functions.py",
-                "Peru?",
-            ]
-            done = subprocess.run(words, capture_output=True, check=False, text=True, env=env, stdin=subprocess.DEVNULL, cwd=tmp_path)  # fmt: skip
-            assert done.returncode == 0, done.stderr
+            words = [str(installed("llm") / "llm"), "-m", "here", *more, "--functions"]
+            done = ended([*words, "functions.py", "Peru?"], env=env, cwd=tmp_path)
             assert done.stdout.strip() == "Wait. It is large."
         results = [part for asked in server.asked for part in asked.messages[-1].parts]  # type: ignore[union-attr]
         texts = [each.text for each in results if isinstance(each, ToolResult)]
@@ -112,17 +110,12 @@ print(json.dumps(told))
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ollama_chat", "ollama"])
 def test_litellm_asks_as_it_asks_ollama(kind: str) -> None:
-    answers = {
-        "river": "The Rhine.",
-        "JSON": '{"km": 1233}',
-        "Peru": hermes("area", of="Peru"),
-        "1285216": "It is large.",
-    }
+    answers = {"river": "The Rhine.", "JSON": '{"km": 1233}', "Peru": hermes("area", of="Peru")}
+    answers["1285216"] = "It is large."
     env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     with served({"calls": True, "answers": answers}) as server:
         words = [str(installed("litellm") / "python"), "-c", LITELLM, server.url, kind]
-        done = subprocess.run(words, capture_output=True, check=False, text=True, env=env)
-        assert done.returncode == 0, done.stderr
+        done = ended(words, env=env)
         told = json.loads(done.stdout.splitlines()[-1])
     assert told["whole"] == ["The Rhine.", "stop"]
     assert told["stream"] == "The Rhine."

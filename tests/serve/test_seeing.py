@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,18 @@ def seeing(models: Models, kind: str) -> Iterator[tuple[httpx.Client, Any, Any, 
     """Serve a made model, and yield a plain client and the makers' own."""
     target, encoder = models(kind)
     words = ("--mmproj", str(encoder), "--ctx", "2048", "--temperature", "0", "--exact")
-    with (
-        serving(str(target), *words, "--parallel", "4", where=PLAIN) as plain,
-        ExitStack() as stack,
-    ):
+    own = {"api_key": "none", "max_retries": 0}
+    with serving(str(target), *words, "--parallel", "4", where=PLAIN) as plain:
         url = str(plain.base_url).rstrip("/")
-        own = {"api_key": "none", "max_retries": 0}
-        yield (
-            plain,
-            stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", **own)),
-            stack.enter_context(anthropic.Anthropic(base_url=url, **own)),
-            stack.enter_context(ollama.Client(host=url)),
-        )
+        with (
+            openai.OpenAI(base_url=f"{url}/v1", **own) as gpt,
+            anthropic.Anthropic(base_url=url, **own) as claude,
+            ollama.Client(host=url) as llama,
+        ):
+            yield plain, gpt, claude, llama
 
 
 def told(client: httpx.Client, *parts: dict[str, Any], **more: Any) -> tuple[str, dict[str, Any]]:
-    """Return an answer and its usage."""
     said = [user([*parts, {"type": "text", "text": WORDS}])]
     answer = client.post(CHAT, json={"messages": said, "max_tokens": LIMIT, **more})
     assert answer.status_code == 200, answer.text
@@ -52,7 +48,6 @@ def told(client: httpx.Client, *parts: dict[str, Any], **more: Any) -> tuple[str
 
 
 def listed(client: httpx.Client) -> dict[str, Any]:
-    """Return the model as the server lists it."""
     model: dict[str, Any] = client.get("/v1/models").json()["data"][0]
     return model
 
@@ -61,7 +56,7 @@ def image(shade: int) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url_of(png(shade, 96))}}
 
 
-@pytest.mark.parametrize("kind", ["plain", "tiles", "whole", "grid"])
+@pytest.mark.parametrize("kind", ["plain", "grid"])
 def test_every_client_gets_the_same_text_of_a_picture(seeing_models: Models, kind: str) -> None:
     with seeing(seeing_models, kind) as (plain, gpt, claude, llama):
         model = listed(plain)
@@ -97,13 +92,6 @@ def test_pictures_are_told_apart_and_answered_side_by_side(seeing_models: Models
             beside = list(threads.map(lambda shade: told(plain, image(shade))[0], SHADES))
         assert beside == alone
         assert told(plain, image(0), image(255))[0] == told(plain, image(0), image(255))[0]
-        bad = {"type": "image_url", "image_url": {"url": url_of(png(0, 96)[:-40])}}
-        answer = plain.post(CHAT, json={"messages": [user([bad])], "max_tokens": 2})
-        assert answer.status_code == 400, answer.text
-        assert "picture 1 of message 1 is damaged" in answer.json()["error"]["message"]
-        sound = {"type": "input_audio", "input_audio": {"data": encoded(wav()), "format": "wav"}}
-        answer = plain.post(CHAT, json={"messages": [user([sound])]})
-        assert "takes no sounds" in answer.json()["error"]["message"]
         assert told(plain, image(0))[0] == alone[0]
 
 
@@ -119,9 +107,3 @@ def test_a_sound_is_heard(seeing_models: Models) -> None:
         assert "".join(each.choices[0].delta.content or "" for each in stream) == text
         answer = llama.chat(model["id"], [{**user(WORDS), "images": [wav(40)]}], options={"num_predict": LIMIT})  # fmt: skip
         assert answer.message.content == text
-        broken = {
-            "type": "input_audio",
-            "input_audio": {"data": encoded(wav()[:20]), "format": "wav"},
-        }
-        answer = plain.post(CHAT, json={"messages": [user([broken])]})
-        assert answer.status_code == 400, answer.text

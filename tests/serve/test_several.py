@@ -63,48 +63,29 @@ def test_each_answers_by_itself_and_its_state_and_figures_are_told() -> None:
             assert f'localspec_model_loaded{{model="{name}"}} 1.0' in text
 
 
-def test_one_model_is_told_of_as_ever_and_another_by_name_stays_beside_it() -> None:
-    with served(HELLO, others=("other",)) as server:
-        assert content(server, "other") == content(server, "") == "Hello."
-        assert server.states() == {"a-pair": "loaded", "other": "loaded"}
-        text = server.client.get("/metrics").text
-        assert 'localspec_requests_total{outcome="eog"} 2.0' in text
-        assert "localspec_requests_running 0.0" in text
-        assert 'localspec_model_loaded{model="other"} 1.0' in text
-
-
-def test_all_are_loaded_at_the_start_also_where_one_has_no_room_to_spare() -> None:
-    with served({**HELLO, "crowded": 0}, started=("second",)) as server:
-        assert server.states() == {"a-pair": "loaded", "second": "loaded"}
-        assert content(server, "second") == "Hello."
-
-
-def test_an_engine_that_is_killed_ends_its_own_answers_alone() -> None:
+def test_an_engine_that_is_killed_ends_its_own_answers_alone_and_comes_back_if_it_may() -> None:
     with served(SLOW, started=("second",)) as server, ThreadPoolExecutor(2) as threads:
-        asked = {each: threads.submit(server.chat, "hello", model=each) for each in ("", "second")}
-        assert until(lambda: server.client.get("/health").json()["running"] == 2)
-        pid = server.engine("second").pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        lost = asked["second"].result()
-        assert (lost.status_code, "SIGKILL" in lost.text) == (503, True)
-        assert asked[""].result().json()["choices"][0]["message"]["content"] == STORY
-        assert content(server, "second") == STORY, "it was started again"
-
-
-def test_one_that_stays_down_is_said_to_and_the_others_answer() -> None:
-    deadly = {**HELLO, "death": {"on": "token"}}
-    with served(HELLO, scripts={"second": deadly}, started=("second",)) as server:
         engine = server.engine("second")
+
+        def kill_while_both_answer() -> None:
+            models = ("second", "")
+            lost, other = (threads.submit(server.chat, "hello", model=each) for each in models)
+            assert until(lambda: server.client.get("/health").json()["running"] == 2)
+            assert engine.pid is not None
+            os.kill(engine.pid, signal.SIGKILL)
+            assert (lost.result().status_code, "SIGKILL" in lost.result().text) == (503, True)
+            assert other.result().json()["choices"][0]["message"]["content"] == STORY
+
+        kill_while_both_answer()
+        assert content(server, "second") == STORY, "it was started again"
         engine._revives = False
-        assert server.chat("hello", model="second").status_code == 503
+        kill_while_both_answer()
         assert until(lambda: engine.lost)
         health = server.client.get("/health")
         assert (health.status_code, health.json()["status"]) == (200, "ok")
         assert "SIGKILL" in health.json()["models"]["second"]["reason"]
         status = server.client.get("/v1/models/second").json()["status"]
         assert status == {"value": "unloaded", "failed": True}
-        assert content(server, "") == "Hello."
 
 
 @pytest.mark.parametrize(
@@ -194,7 +175,7 @@ def test_keys_and_gates_hold_for_every_model() -> None:
             assert "ann@" not in content(server, model)
 
 
-QUESTIONS = ("Name a river.", "Why is the sky blue?", "Count to five.", "What is tea?")
+QUESTIONS = ("Name a river.", "Why is the sky blue?", "What is tea?")
 
 
 @pytest.mark.slow
@@ -202,7 +183,6 @@ QUESTIONS = ("Name a river.", "Why is the sky blue?", "Count to five.", "What is
 def test_two_models_say_what_each_says_alone(
     smollm2_path: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    """On real weights, with drafting, asked at once; `run`, `ps` and `stop` find both."""
     tiny = write_llama(tmp_path / "tiny.gguf")
     env = {"LOCALSPEC_DATA_DIR": str(tmp_path / "data"), "LOCALSPEC_OWN": "off"}
     for path, name in ((smollm2_path, "smol"), (tiny, "tiny")):
@@ -211,7 +191,7 @@ def test_two_models_say_what_each_says_alone(
 
     def ask(client: Any, asked: tuple[str, str]) -> str:
         model, question = asked
-        body = {"messages": [user(question)], "max_tokens": 24, "temperature": 0, "model": model}
+        body = {"messages": [user(question)], "max_tokens": 16, "temperature": 0, "model": model}
         text: str = client.post(CHAT, json=body).json()["choices"][0]["message"]["content"]
         return text
 
@@ -220,20 +200,19 @@ def test_two_models_say_what_each_says_alone(
     for name in ("smol", "tiny"):
         with serving(name, *usual, "--pin", "--draft", "off", env=env) as client:
             alone |= {each: ask(client, each) for each in both if each[0] == name}
-    with started("serve", "--models", "smol,tiny", *usual, "--port", "0", *PLAIN, env=env) as process:  # fmt: skip
-        with httpx.Client(base_url=url_of(process), timeout=600) as client:
-            for _ in range(2):
-                with ThreadPoolExecutor(len(both)) as threads:
-                    texts = threads.map(partial(ask, client), both)
-                    assert dict(zip(both, texts, strict=True)) == alone
+    words = ("--models", "smol,tiny", *usual, "--port", "0", *PLAIN)
+    with started("serve", *words, env=env) as process:
+        url = url_of(process)
+        with httpx.Client(base_url=url, timeout=600) as client, ThreadPoolExecutor() as threads:
+            texts = threads.map(partial(ask, client), both)
+            assert dict(zip(both, texts, strict=True)) == alone
         rows = [each.split() for each in localspec("ps", env=env).out.splitlines()]
         assert rows[1][3:5] == ["smol,", "tiny"]
         (listed,) = json.loads(localspec("ps", "--json", env=env).out)
         assert listed["models"] == {"smol": "loaded", "tiny": "loaded"}
         for name in ("smol", "tiny"):
-            done = localspec(
-                "run", name, "-n", "4", "--ctx", "512", *flags, *PLAIN, "Hello", env=env
-            )
+            few = (name, "-n", "4", "--ctx", "512", *flags, *PLAIN)
+            done = localspec("run", *few, "Hello", env=env)
             assert f"process {process.pid};" in done.err
         assert localspec("stop", "smol", env=env).code == 0
         assert process.wait(PATIENCE_S) == 0

@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,6 @@ TELLING = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.02,
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a server that is busy answer late."""
     monkeypatch.setattr("localspec.engine.shared._PATIENCE_S", PATIENCE_S)
 
 
@@ -67,9 +66,7 @@ def shared(
     most: int = 8,
     keep_alive_s: float | None = None,
     on_ask: Callable[[int, Question], None] = lambda _number, _question: None,
-    models: Sequence[tuple[str, LaunchOptions]] = (("a-pair", PAIR),),
 ) -> Iterator[Residence]:
-    """Share a script's engine at a socket."""
     started, ended = threading.Event(), threading.Event()
     residences: list[Residence] = []
 
@@ -79,7 +76,7 @@ def shared(
 
         residence = Residence(backend_of, keep_alive_s, most)
         residences.append(residence)
-        await residence.start([ServedModel(name, each, ReplyOptions()) for name, each in models])
+        await residence.start([ServedModel("a-pair", PAIR, ReplyOptions())])
         sharing = Sharing(residence)
         server = await asyncio.start_unix_server(sharing.serve, path, limit=FRAME_BYTES)
         started.set()
@@ -144,19 +141,6 @@ def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(path
         assert nothing_runs(residence)
 
 
-def test_who_is_told_to_stop_gets_what_there_is(path: Path) -> None:
-    texts = ""
-    with shared(TELLING, path), program(path) as engine:
-        for event in stream(engine):
-            if isinstance(event, Text):
-                texts += event.text
-                engine.stop()
-        assert isinstance(event, Finished)
-    assert event.reply.stop_reason is StopReason.CANCELLED
-    assert STORY.startswith(event.reply.text)
-    assert event.reply.text == texts
-
-
 def test_many_requests_are_answered_and_those_without_room_wait(path: Path) -> None:
     answers = {f"number {n}.": f"Answer {n}." for n in range(9)}
     script = {"answers": answers, "parallel": 2}
@@ -217,8 +201,9 @@ def test_the_end_of_a_server_or_its_engine_ends_the_answer(path: Path, tmp_path:
     engine.close()
     assert connect(str(path), 7, PAIR) is None  # the socket is still there, or is gone
     other = tmp_path / "other"
+    mortal = {**TELLING, "death": {"on": "token", "at": 20}}
     with (
-        shared({**TELLING, "death": {"on": "token", "at": 20}}, other),
+        shared(mortal, other),
         program(other) as engine,
         pytest.raises(EngineGone, match="SIGKILL"),
     ):
@@ -285,14 +270,15 @@ def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(path: Path)
 
 def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(path: Path) -> None:
     questions = list[Question]()
-    with shared(TELLING, path, on_ask=lambda _, each: questions.append(each)):
-        programs = [RemoteEngine.of_server(connected(path)) for _ in range(2)]
-        programs.append(RemoteEngine.of_server(connected(path, replace(PAIR, draft="off"))))
-        for each in (*programs, programs[0]):
-            answer(each)
+    plain = replace(PAIR, draft="off")
+    with shared(TELLING, path, on_ask=lambda _, each: questions.append(each)), ExitStack() as stack:
+        programs = [
+            stack.enter_context(closing(RemoteEngine.of_server(connected(path, each))))
+            for each in (PAIR, PAIR, plain)
+        ]
+        for engine in (*programs, programs[0]):
+            answer(engine)
         list(stream(programs[0], "hello", draft="off"))
-        for each in programs:
-            each.close()
     requests = [each for each in questions if isinstance(each, Request)]
     names = [each.client for each in requests]
     assert len({*names[:3]}) == 3, "none waits behind all requests of another program"
