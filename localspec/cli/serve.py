@@ -10,11 +10,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import uvicorn
@@ -247,8 +248,16 @@ async def served_here(
         seen.enter_context(announced(running))
         await server.serve(sockets=list(listeners))
     finally:
-        await residence.close()
+        await to_the_end(residence.close())
     return 0
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await work that a cancel does not stop: what interrupted a server is raised at its next wait, and engines still have to save."""
+    task = asyncio.create_task(work)
+    with suppress(asyncio.CancelledError):
+        await asyncio.shield(task)
+    await task
 
 
 def _interrupt_at_end(loop: asyncio.AbstractEventLoop) -> None:

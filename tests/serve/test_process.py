@@ -1,5 +1,6 @@
 """`localspec serve` on real weights, over a real port: the texts of run, conversations, workers, and servers that others can find."""
 
+import asyncio
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli.main import localspec as cli
+from localspec.cli.serve import to_the_end
 from localspec.cli.servers import listening
 from localspec.engine.running import Running, announced, directory, runs, servers
 from localspec.errors import UsageError
@@ -311,3 +313,20 @@ def test_a_server_in_the_background_is_listed_asked_and_stopped(
     assert stopped.code == 0, stopped.err
     assert not path.exists()
     assert runs(int(found[1])) is None
+
+
+def test_engines_save_although_the_server_is_interrupted() -> None:
+    saved = []
+
+    async def save() -> None:
+        await asyncio.sleep(0.01)
+        saved.append("state")
+
+    async def server() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await to_the_end(save())
+
+    asyncio.run(server())
+    assert saved == ["state"]
