@@ -21,8 +21,8 @@ def file_of(image: Image.Image, kind: str = "PNG", **more: object) -> bytes:
     return file.getvalue()
 
 
-def png(width: int = 3, height: int = 2) -> bytes:
-    return file_of(Image.new("RGB", (width, height), (200, 10, 30)))
+def png(width: int = 3, height: int = 2, color: tuple[int, int, int] = (200, 10, 30)) -> bytes:
+    return file_of(Image.new("RGB", (width, height), color))
 
 
 def bomb() -> bytes:

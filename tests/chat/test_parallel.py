@@ -214,7 +214,7 @@ def test_one_that_is_cancelled_keeps_what_it_has_and_no_other_loses_anything() -
     prepared: list[int] = []
     prefixes = SimpleNamespace(ready=lambda _slot, tokens: prepared.append(len(tokens)))
     models = models_of(Tellers([Teller(spelled("Yes, indeed."))]), TEMPLATE)
-    answerer = Assistant(models, [plain_policy()], prefixes=prefixes)  # type: ignore[arg-type]
+    answerer = Assistant(models, [plain_policy()], prefixes=prefixes)
     for key in range(3):
         answerer.submit(ask(key, f"Question {key}?"))
     answerer.step()

@@ -29,7 +29,7 @@ def case(end: str = DEFAULT, note: str = "", effort: str = EFFORTLESS, **more: C
 
 
 QWEN = case("<think>\n\n</think>\n\n")
-GPT_OSS = {each: (f"Reasoning: {each}\n", "", None) for each in ("low", "high")}
+GPT_OSS: Any = {each: (f"Reasoning: {each}\n", "", None) for each in ("low", "high")}
 OPENS, MINIMAX = "Write your thoughts between <think></think>", "<mm:think>"
 # By model: for each of SETTINGS where the prompt's text is another, or how it ends; what is said; whether a budget holds.
 CASES: dict[str, dict[str, Case]] = {

@@ -157,7 +157,7 @@ def test_what_was_encoded_long_ago_is_encoded_again(made: Made, monkeypatch: Pat
     with pytest.raises(PassFailed, match="ask again"):
         seeing.row(context, prompt)
     rows = [seeing.row(each, seeing.prompt(0)) for each in (context, seeing.context())]
-    assert np.array_equal(*rows)
+    assert np.array_equal(rows[0], rows[1])
 
 
 def test_a_sound_of_no_numbers_fails_alone(made: Made) -> None:

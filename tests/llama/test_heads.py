@@ -390,7 +390,7 @@ def test_several_at_once_are_each_as_alone(bench: Bench) -> None:
 
 
 H, B = HeadSequence, _BlockPlace
-FUNCTIONS = (
+FUNCTIONS: tuple[Callable[..., Any], ...] = (
     H.common_prefix,
     H._before,
     H._step,

@@ -34,7 +34,7 @@ def broken(data: bytes, match: str) -> None:
 
 
 def test_values_of_every_type_come_back() -> None:
-    numbers = {
+    numbers: dict[int, tuple[str, float]] = {
         0: ("<B", 200),
         1: ("<b", -7),
         2: ("<H", 60_000),

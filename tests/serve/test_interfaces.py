@@ -235,7 +235,11 @@ def claude_says(claude: Any, text: Any, **more: Any) -> Any:
 
 def test_anthropics_answers_are_counted_and_streamed_in_their_order(claude: Any) -> None:
     question = [{"type": "text", "text": "How long is the Rhine?"}]
-    given = {"model": "a-pair", "system": "Be brief.", "messages": [user(question)]}
+    given: dict[str, Any] = {
+        "model": "a-pair",
+        "system": "Be brief.",
+        "messages": [user(question)],
+    }
     counted = claude.messages.count_tokens(**given).input_tokens
     for _ in range(2):  # tokens from the cache are not counted twice
         done = claude.messages.create(**given, max_tokens=99)

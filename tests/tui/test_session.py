@@ -236,10 +236,9 @@ def test_a_context_that_was_asked_for_is_kept(here: Window, tmp_path: Path) -> N
             load = later.engine.loads[-1]
             assert (load.load.n_ctx, load.offline) == (n_ctx, False)
     session.new()
-    for prepare, n_ctx in (
-        (lambda: session.set("ctx", "off"), None),
-        (lambda: session.open(conversation), 8000),
-    ):
-        prepare()
-        here.hear(READY)
-        assert session.models.usual.load.n_ctx == n_ctx
+    session.set("ctx", "off")
+    here.hear(READY)
+    assert session.models.usual.load.n_ctx is None
+    session.open(conversation)
+    here.hear(READY)
+    assert session.models.usual.load.n_ctx == 8000
