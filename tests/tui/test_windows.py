@@ -46,7 +46,7 @@ async def test_the_screen_shows_the_branch_of_its_own_window(chat: Chat, tmp_pat
     chat.let("go on")
     await chat.until_rest()
     await chat.until_text("Of the moon.", lacks="FOX")
-    assert len(chat.session.talk.messages[2].siblings) == 2
+    assert len(chat.session.talk.messages[2].siblings) == 4, "its own and the other window's three"
     other.say(Message.user("And the fox?"))
     other.history.close()
     await chat.ask("SUN?", lacks="another window")
