@@ -80,6 +80,32 @@ def test_fields_that_every_interface_takes(server: Served, path: str) -> None:
         server.refuse(path, word, **{**BODIES[path], name: value})
 
 
+@EVERY
+def test_an_answer_ends_no_sooner_than_it_may(server: Served, path: str) -> None:
+    def length(**more: Any) -> int:
+        done = server.post(path, **{**BODIES[path], LIMITS[path]: 30}, **more).json()
+        usage = done.get("usage", done)
+        (tokens,) = (usage[name] for name in ("completion_tokens", "output_tokens", "tokens_predicted", "eval_count") if name in usage)  # fmt: skip
+        return int(tokens)
+
+    usual = length()
+    assert usual < 20
+    assert length(min_tokens=usual - 1) == usual
+    assert length(min_tokens=usual + 5) >= usual + 5
+    assert length(ignore_eos=True) == 30
+
+
+def test_nothing_that_was_evaluated_before_is_used_where_that_is_not_wanted(server: Served) -> None:
+    def cached(**more: Any) -> int:
+        usage = server.chat("hello, as often before", **more).json()["usage"]
+        return int(usage["prompt_tokens_details"]["cached_tokens"])
+
+    cached()
+    assert cached() > 20
+    assert cached(cache_prompt=False) == 0
+    assert cached() > 20
+
+
 def test_what_an_answer_is_expected_to_be_like_is_counted(server: Served) -> None:
     def details(content: Any) -> Any:
         body = {"max_tokens": 30, "seed": 1, "prediction": {"type": "content", "content": content}}
