@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.kills.batch import answers, kill_until_done, write_prompts
 from localspec.messages import MediaPart
 from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
@@ -187,6 +188,18 @@ def test_a_line_is_answered_before_the_next_one_is_complete() -> None:
         process.stdin.close()
         assert process.wait(PATIENCE_S) == 5
     assert [each["line"] for each in read()] == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_as_if_nothing_had_happened() -> None:
+    source, whole, output = Path("in.jsonl"), Path("whole.jsonl"), Path("out.jsonl")
+    write_prompts(source, 16)
+    options = ["--exact", "--seed", "1", "--max-tokens", "6", "--draft", "lookup"]
+    assert localspec("batch", *PLAIN, str(source), "-o", str(whole), *options).code == 0
+    arguments = [str(source), "-o", str(output), "--resume", *options]
+    assert kill_until_done(arguments, output, 3, 16).kills > 0
+    assert [each["id"] for each in answers(output)] == [f"line-{number}" for number in range(16)]
+    assert answers(output) == answers(whole)
 
 
 def answers_of(*arguments: str) -> dict[str, Any]:

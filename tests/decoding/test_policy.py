@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.costs import PassCosts
+from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.worth import Worth, best_length
 from localspec.decoding.model import Logits, Pass
@@ -163,3 +163,40 @@ def test_the_first_of_equals_leaves_others_its_reserve() -> None:
         assert plan.drafter.name == "one"
     played(policy, 1.0, 60, costs)
     assert policy.plan([0, 0], 100).draft_length == lengths[0.0] > lengths[14.0]
+
+
+def test_a_draft_model_that_is_too_dear_is_let_go_of() -> None:
+    """By the table it pays; the first drafts, which are short, show that it does not."""
+    said = PassCosts((1, 2, 4, 32), (1.0, 1.05, 1.2, 3.0))
+    true = PassCosts((1, 2, 4, 32), (1.0, 1.9, 2.9, 11.0))
+
+    class Measuring(Knowing):
+        def __init__(self) -> None:
+            super().__init__("model", step_s=0.1)
+            self.costs = RunningCosts(PassCosts((1,), (0.2,)))
+
+        def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+            return DraftForecast([0.9] * 31, self.costs.of(1))
+
+        def learn(self, done: Round) -> None:
+            if done.draft.passes:
+                self.costs.add(1, done.spent.draft_s / done.draft.passes)
+
+    policy = weighing(Measuring(), costs=said)
+    tokens, seconds, drafted = played(policy, 0.4, 200, true, 0.65)
+    assert 0 < drafted < 15
+    assert seconds - tokens < 1.5 * MOST_LOST, "as far as costs were foreseen"
+    tokens, seconds, _ = played(policy, 0.4, 800, true, 0.65)
+    assert seconds < tokens / 0.98
+
+
+@pytest.mark.parametrize("speed", [2.0, 0.5])
+def test_drafts_are_judged_by_what_a_plain_pass_takes_now(speed: float) -> None:
+    """Wide passes show that the machine has another speed; of a plain pass only plain ones do."""
+    policy = weighing(Knowing(step_s=0.01))
+    changed = PassCosts(FLAT.widths, tuple(seconds / speed for seconds in FLAT.seconds))
+    for costs, step_s in ((FLAT, 0.01),) * 2 + ((changed, 0.01 / speed),) * 5:
+        policy.begin([0, 0], GREEDY)
+        _, _, drafted = played(policy, 1.0, 60 * 32, costs, step_s)
+        assert 59 <= drafted <= 66, "nearly always"
+    assert policy._verify_s(31) == pytest.approx(RunningCosts(changed).upto(32), rel=0.15)

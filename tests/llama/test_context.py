@@ -50,6 +50,22 @@ def test_its_limits(smollm2: LlamaModel, tokens: list[int], n_ctx: int, monkeypa
     context.close()
 
 
+def test_passes_of_a_fixed_width_give_the_rows_of_their_own_tokens_and_keep_no_others(
+    smollm2: LlamaModel, tokens: list[int]
+) -> None:
+    context, usual = LlamaContext(smollm2), LlamaContext(smollm2)
+    context.native.fix_width(4)
+    assert context.native.n_ctx == usual.n_ctx - 4
+    for each in (context, usual):
+        each.prefill(tokens[:40])
+    for end, rows in ((41, 1), (44, 3), (46, 1), (50, 4), (60, 2)):
+        expected = usual.logits(tokens[:end], rows=rows).copy()
+        np.testing.assert_array_equal(context.logits(tokens[:end], rows=rows), expected)
+        assert context.native.held(0) == context.n_cached == end
+    context.close()
+    usual.close()
+
+
 @pytest.mark.slow
 def test_any_order_of_texts(context: LlamaContext, smollm2: LlamaModel, tokens: list[int]) -> None:
     random, fresh, request = Random(5), LlamaContext(smollm2), tokens[:20]

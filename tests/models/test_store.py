@@ -28,6 +28,25 @@ ENTRY = entry_for(DATA)
 SHA256 = hashlib.sha256(model_file()).hexdigest()
 
 
+def add_many_times(root: Path) -> None:
+    store = Store(root)
+    for _ in range(30):
+        path = add(store, ENTRY, DATA)
+        # Another process may be between any two of its steps here: the file is always whole.
+        assert path.read_bytes() == DATA
+
+
+def test_processes_that_add_the_same_file_do_not_disturb_each_other(store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_many_times, args=(store.root,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [path.name for path in store.root.glob("*/*")] == [ENTRY.sha256]
+
+
 def test_a_copy_is_whole(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, name, moments = tmp_path / "file", tmp_path / "model.gguf", list[int]()
     file.write_bytes(DATA)
