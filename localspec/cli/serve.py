@@ -252,11 +252,18 @@ async def served_here(
     return 0
 
 
+_SILENT_S = 1.0
+"""Seconds of saving after which it is mentioned."""
+
+
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
     """Await work that a cancel does not stop: what interrupted a server is raised at its next wait, and engines still have to save."""
     task = asyncio.create_task(work)
     with suppress(asyncio.CancelledError):
-        await asyncio.shield(task)
+        await asyncio.wait({task}, timeout=_SILENT_S)
+    await asyncio.wait({task}, timeout=_SILENT_S)
+    if not task.done():
+        click.echo("localspec: saving what was read; Ctrl-C again ends it at once", err=True)
     await task
 
 

@@ -18,8 +18,8 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from localspec.cli import serve
 from localspec.cli.main import localspec as cli
-from localspec.cli.serve import to_the_end
 from localspec.cli.servers import listening
 from localspec.engine.running import Running, announced, directory, runs, servers
 from localspec.errors import UsageError
@@ -315,18 +315,22 @@ def test_a_server_in_the_background_is_listed_asked_and_stopped(
     assert runs(int(found[1])) is None
 
 
-def test_engines_save_although_the_server_is_interrupted() -> None:
+def test_engines_save_although_the_server_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     saved = []
 
     async def save() -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
         saved.append("state")
 
     async def server() -> None:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
-        await to_the_end(save())
+        await serve.to_the_end(save())
 
+    monkeypatch.setattr(serve, "_SILENT_S", 0.01)
     asyncio.run(server())
     assert saved == ["state"]
+    assert "saving" in capsys.readouterr().err
