@@ -180,7 +180,9 @@ def test_a_part_and_what_is_no_file_count_as_nothing(data: Path, weights: Weight
 
 
 @pytest.mark.parametrize("in_the_way", ["calibration", "."])
-def test_no_cache(measuring: Measuring, data: Path, weights: Weights, in_the_way: str) -> None:
+def test_a_cache_that_cannot_be_written_is_mentioned(
+    measuring: Measuring, data: Path, weights: Weights, in_the_way: str
+) -> None:
     (data / in_the_way).parent.mkdir(exist_ok=True)
     (data / in_the_way).write_text("a file")
     (note,) = calibrated(weights(), weights("small")).notes

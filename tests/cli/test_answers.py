@@ -337,7 +337,7 @@ def test_no_repeated_call(
     assert capsys.readouterr().out == ""
 
 
-def test_too_long_there(
+def test_a_prompt_too_long_for_the_server_is_answered_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     turns = RepliesAndCalls(None, quiet=False)

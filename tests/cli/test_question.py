@@ -295,7 +295,9 @@ def test_stdin_follows_the_prompt_and_is_bounded(
         read_prompt(None)
 
 
-def test_typed_prompt(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_typed_prompt_is_read_from_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     keyboard, theirs = pty.openpty()
     os.write(keyboard, b"a tree\n\x04")  # a line, and Ctrl-D
     with os.fdopen(keyboard), os.fdopen(theirs) as stdin:

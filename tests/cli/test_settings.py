@@ -107,7 +107,9 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
         (["set telemetry off", "set telemetry text"], {"telemetry": "text"}),
     ],
 )
-def test_set_and_unset(call: Call, calls: list[str], settings: dict[str, object]) -> None:
+def test_settings_are_set_and_unset(
+    call: Call, calls: list[str], settings: dict[str, object]
+) -> None:
     for each in calls:
         assert call(*each.split(maxsplit=2)).stdout == ""
     assert tomllib.loads(user_file().read_text()) == settings

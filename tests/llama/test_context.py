@@ -34,7 +34,9 @@ def test_rows_are_those_of_the_last_tokens(context: LlamaContext, tokens: list[i
 
 
 @pytest.mark.parametrize("n_ctx", [2, 100])
-def test_its_limits(smollm2: LlamaModel, tokens: list[int], n_ctx: int, monkeypatch: Patch) -> None:
+def test_a_context_is_full_at_n_ctx_and_refuses_more(
+    smollm2: LlamaModel, tokens: list[int], n_ctx: int, monkeypatch: Patch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(NativeContext, "decode", None)  # attention is cut without a pass
         context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=n_ctx))
@@ -82,7 +84,9 @@ def test_any_order_of_texts(context: LlamaContext, smollm2: LlamaModel, tokens: 
 
 
 @pytest.mark.parametrize("in_pass", [0, pytest.param(3, marks=pytest.mark.slow)])
-def test_a_cancel(smollm2: LlamaModel, tokens: list[int], monkeypatch: Patch, in_pass: int) -> None:
+def test_a_cancelled_pass_leaves_the_cache_true(
+    smollm2: LlamaModel, tokens: list[int], monkeypatch: Patch, in_pass: int
+) -> None:
     cancel = CancelFlag()
     context = LlamaContext(smollm2, cancel)
     long, passes, decode = (tokens * 12)[: 400 * in_pass + 90], list[int](), native.llama_decode

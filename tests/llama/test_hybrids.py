@@ -87,7 +87,9 @@ def test_what_no_snapshot_reaches_or_was_cancelled_is_evaluated_again(model: Lla
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "usual"])
-def test_hybrids_draft(hybrid: Path, temperature: float, exact: bool, monkeypatch: Patch) -> None:
+def test_hybrids_draft_and_under_exact_no_byte_changes(
+    hybrid: Path, temperature: float, exact: bool, monkeypatch: Patch
+) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(hybrid.parent))  # measured widths stay
     akin = str(tiny_models.write_llama(hybrid.parent / "draft.gguf", counts=0.005))
     sampling = SamplingParams(temperature=temperature, top_k=3)

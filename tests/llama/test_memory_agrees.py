@@ -155,7 +155,9 @@ def check_within_2_percent(usage: Usage, real: Usage) -> None:
 
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[5]], ids=str)
 @pytest.mark.parametrize("size", [shapes.STEP35, shapes.QWEN35], ids=lambda size: size.arch)
-def test_memory_of_mtp(size: shapes.Proportions, options: LoadOptions, tmp_path: Path) -> None:
+def test_memory_of_mtp_layers_is_predicted(
+    size: shapes.Proportions, options: LoadOptions, tmp_path: Path
+) -> None:
     header = read_header(shapes.sparse_model(tmp_path / "model.gguf", size))
     heads, target = heads_of(header), model_shape(header, mtp=True)
     assert heads is not None

@@ -46,7 +46,9 @@ def one_pass(place: int, tokens: Sequence[int], rows: int = 1) -> tuple[int, Pas
     return place, Pass(Role.TARGET, tokens, rows)
 
 
-def test_a_cancel(sequences: LlamaSequences, smollm2: LlamaModel, tokens: list[int]) -> None:
+def test_a_cancelled_pass_leaves_every_sequence_true(
+    sequences: LlamaSequences, smollm2: LlamaModel, tokens: list[int]
+) -> None:
     cancel = CancelFlag()
     own = LlamaSequences(smollm2, cancel, replace(smollm2.options, n_ctx=300), 3, 8)
     texts = [tokens[place : place + 50] for place in range(3)]

@@ -194,7 +194,9 @@ def test_pull_fetches_both_and_rm_removes_both(machine: ToyMachine) -> None:
     assert machine.blobs == []
 
 
-def test_a_start_fetches_it(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_fetches_the_mmproj_file(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(store.root))
     monkeypatch.setenv("LOCALSPEC_MIRRORS", str(tmp_path))
     mmproj, draft = entry_for(SEES, name="toy mmproj"), entry_for(b"draft", name="draft")

@@ -483,7 +483,7 @@ def test_a_file_without_a_key_is_refused_without_its_text(tmp_path: Path, text: 
         assert any("chmod 600" in each for each in ready.notes)
 
 
-def test_addresses() -> None:
+def test_addresses_of_servers() -> None:
     for url, base in [
         ("http://h:1", "http://h:1/v1"),
         ("http://h:1/", "http://h:1/v1"),
