@@ -42,7 +42,7 @@ from localspec.cli.progress import ProgressLine
 from localspec.cli.servers import BACKLOG, LOOPBACK, keys_of, listening, start_in_background
 from localspec.display import notice
 from localspec.engine.engine import RemoteEngine
-from localspec.engine.protocol import EngineDied, Load, Notice
+from localspec.engine.protocol import EngineDied, Load, Notice, ReplyEvents
 from localspec.engine.running import Running, announced, directory, engine_socket
 from localspec.errors import UsageError
 from localspec.launch.names import named_models, without_files
@@ -374,5 +374,5 @@ def _show(seen: Notice, line: ProgressLine) -> None:
     """Show how far loading is, and that the engine died."""
     if isinstance(seen, EngineDied):
         notice(seen.reason)
-    else:
+    elif not isinstance(seen, ReplyEvents):  # they come with every token
         line.show(seen)

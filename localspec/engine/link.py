@@ -174,8 +174,10 @@ class ChildLink(Link):
 
     def read(self) -> list[bytes]:
         """Return the lines that are here by now; see `Link`."""
-        self._read_errors()
-        return super().read()
+        lines = super().read()
+        if not lines:  # else whoever watches calls again for what is left on stderr
+            self._read_errors()
+        return lines
 
     def _read_errors(self) -> None:
         with suppress(BlockingIOError):

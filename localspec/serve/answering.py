@@ -50,7 +50,7 @@ HEADERS_WITHIN_S = 1.0
 CHECKED_WITHIN_S = 5.0
 """An engine in a long pass hears nothing."""
 PING_EVERY_S = 5.0
-JSON = json.JSONEncoder(separators=(",", ":"))
+_ESCAPING = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(slots=True)
@@ -246,6 +246,12 @@ class Service:
             return await backend.tokens(question)
 
 
+def json_of(event: Body) -> bytes:
+    """Return an object as JSON in ASCII: some clients take U+2028 and its like for the end of a line."""
+    encoded = msgspec.json.encode(event)
+    return encoded if encoded.isascii() else _ESCAPING.encode(event).encode()
+
+
 def _emptied(done: Finished) -> Finished:
     changes: dict[str, Any] = {"text": "", "thinking": "", "calls": ()}
     reply = replace(done.reply, stop_reason=StopReason.LENGTH, **changes)
@@ -257,21 +263,21 @@ class AnswerForm(ABC):
 
     media_type = "text/event-stream; charset=utf-8"
     """Of a stream."""
-    end = ""
+    end = b""
     """Comes last in a stream, unless an error does."""
 
-    def encoded(self, events: Iterable[Body]) -> str:
+    def encoded(self, events: Iterable[Body]) -> bytes:
         """Return events as server-sent events; one with a type bears it as its name."""
-        lines = []
+        lines = list[bytes]()
         for each in events:
-            lines += [f"event: {each['type']}\n"] if "type" in each else []
-            lines += ["data: ", JSON.encode(each), "\n\n"]
-        return "".join(lines)
+            lines += [f"event: {each['type']}\n".encode()] if "type" in each else []
+            lines += [b"data: ", json_of(each), b"\n\n"]
+        return b"".join(lines)
 
-    def waiting(self, progress: PromptProgress, number: int) -> str:
+    def waiting(self, progress: PromptProgress, number: int) -> bytes:
         """Return what a stream has as its n-th ping."""
-        ping = self.encoded(self.ping(number, progress)) or "\n"
-        return f": {progress}\n{ping}"
+        ping = self.encoded(self.ping(number, progress)) or b"\n"
+        return f": {progress}\n".encode() + ping
 
     def opening(self, progress: PromptProgress) -> Iterable[Body]:  # noqa: ARG002 - the protocol's signature
         """Return the events that come before all others."""
@@ -337,23 +343,22 @@ class Answers:
         done: dict[int, Finished] = {}
         async with self._events(request, PromptProgress()) as events:
             while len(done) < len(answers):
-                match await events.next():
-                    case at, Finished() as end:
-                        done[at] = end
-                    case at, event:
+                for at, event in await events.next():
+                    if isinstance(event, Finished):
+                        done[at] = event
+                    else:
                         answers[at].append(event)
         body = self.form.whole(answers, [done[at] for at in sorted(done)])
         await JSONResponse(body)(request.scope, request.receive, send)
 
     async def _streamed(self, request: HttpRequest, send: Send) -> None:
-        async def write(text: str, *, more: bool = True) -> None:
-            chunk = text.encode()
+        async def write(chunk: bytes, *, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": chunk, "more_body": more})
 
         progress = PromptProgress()
         async with self._events(request, progress) as events:
             first = await events.next(HEADERS_WITHIN_S)
-            if first is None and not progress.total:
+            if not first and not progress.total:
                 with suppress(TimeoutError, EngineGone):  # it may be unloaded meanwhile
                     async with asyncio.timeout(CHECKED_WITHIN_S):
                         for each in self.prompts:
@@ -368,13 +373,13 @@ class Answers:
                 left, pings = len(self.prompts), count(1)
                 while left:
                     happened = first or await events.next(PING_EVERY_S)
-                    first = None
-                    if happened is None:
+                    first = []
+                    if not happened:
                         await write(self.form.waiting(progress, next(pings)))
-                        continue
-                    left -= isinstance(happened[1], Finished)
-                    if text := self.form.encoded(self.form.pieces(*happened)):
-                        await write(text)
+                    left -= sum(isinstance(event, Finished) for _, event in happened)
+                    pieces = (self.form.encoded(self.form.pieces(*each)) for each in happened)
+                    if chunk := b"".join(pieces):
+                        await write(chunk)
                 await write(self.form.encoded(self.form.closing()) + self.form.end, more=False)
             except LocalspecError as error:
                 await write(self.form.encoded([_error(request.scope, error)]), more=False)
@@ -388,36 +393,45 @@ class _Events:
     """The events of several answers as they come, each with its place; left, all of them end."""
 
     def __init__(self, replies: Sequence[AsyncGenerator[Delta | Finished]]) -> None:
-        self._replies = replies
-        # Tasks are kept while nobody waits: an event is never lost.
-        self._next = {asyncio.ensure_future(anext(each)): at for at, each in enumerate(replies)}
+        self._happened: list[tuple[int, Delta | Finished]] = []
+        self._errors: list[Exception] = []
+        self._changed = asyncio.Event()
+        # In tasks of their own, which no wait that takes too long cancels: an event is never lost.
+        self._tasks = [asyncio.create_task(self._take(*each)) for each in enumerate(replies)]
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for each in self._next:
+        for each in self._tasks:
             each.cancel()
-        await asyncio.gather(*self._next, return_exceptions=True)
-        for reply in self._replies:
-            await reply.aclose()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def next(self, within_s: float | None = None) -> tuple[int, Delta | Finished] | None:
-        """Return the next event; None where there is none in time. An error of one answer is raised."""
-        done, _ = await asyncio.wait(self._next, timeout=within_s, return_when="FIRST_COMPLETED")
-        if not done:
-            return None
-        task = done.pop()
-        at = self._next.pop(task)
+    async def _take(self, at: int, reply: AsyncGenerator[Delta | Finished]) -> None:
         try:
-            event = task.result()
-        finally:
-            del task  # see `unless_gone`
-        if isinstance(event, Finished):
-            await self._replies[at].aclose()
-        else:
-            self._next[asyncio.ensure_future(anext(self._replies[at]))] = at
-        return at, event
+            async with aclosing(reply):
+                async for event in reply:
+                    self._happened.append((at, event))
+                    self._changed.set()
+        except Exception as error:  # raised where events are read
+            self._errors.append(error)
+            self._changed.set()
+
+    async def next(self, within_s: float | None = None) -> list[tuple[int, Delta | Finished]]:
+        """Return what has happened since the last call; nothing only where nothing happens in time.
+
+        Raises:
+            LocalspecError: one of the answers cannot be given, and what happened before that was returned.
+        """
+        if not self._happened and not self._errors:
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._changed.wait()
+        events, self._happened = self._happened, []
+        if not events and self._errors:
+            raise self._errors.pop()  # no name holds it, see `unless_gone`
+        return events
 
 
 def _error(scope: Scope, error: LocalspecError) -> Body:

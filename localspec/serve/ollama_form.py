@@ -8,7 +8,7 @@ from typing import Any
 from localspec.chat.events import CallDone, Delta, Finished, Text
 from localspec.decoding.round import StopReason
 from localspec.messages import ToolCall
-from localspec.serve.answering import JSON, AnswerForm, Body, PromptProgress
+from localspec.serve.answering import AnswerForm, Body, PromptProgress, json_of
 from localspec.serve.openai_forms import CUT, figures, likely
 from localspec.serve.tools import arguments_object
 
@@ -37,11 +37,11 @@ class OllamaForm(AnswerForm):
         self._since_s = time.monotonic()
         self._calls = 0
 
-    def encoded(self, events: Iterable[Body]) -> str:
+    def encoded(self, events: Iterable[Body]) -> bytes:
         """Return a line for each event."""
-        return "".join(f"{JSON.encode(each)}\n" for each in events)
+        return b"".join(json_of(each) + b"\n" for each in events)
 
-    def waiting(self, progress: PromptProgress, number: int) -> str:  # noqa: ARG002 - a line is JSON, and there are no comments
+    def waiting(self, progress: PromptProgress, number: int) -> bytes:  # noqa: ARG002 - a line is JSON, and there are no comments
         """Return a piece without a word."""
         return self.encoded([self._piece()])
 

@@ -66,7 +66,7 @@ class CompletionForm(AnswerForm):
     object: str
     chunk: str
     prefix: str
-    end = "data: [DONE]\n\n"
+    end = b"data: [DONE]\n\n"
 
     def __init__(
         self,
