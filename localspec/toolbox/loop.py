@@ -5,6 +5,7 @@ reply → calls → `results` → reply → … → a reply without calls
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,8 @@ from localspec.toolbox.toolbox import Proposal, Starting, Toolbox
 
 MOST_ROUNDS = 25
 """Replies with calls to one question, at most: a model that goes round in circles ends."""
+_MOST_FAILURES = 3
+"""How often the same call may fail or be refused: small models go on with it for ever."""
 _NOT_BEGUN = "this call was not carried out: the user stopped"
 
 
@@ -56,7 +59,7 @@ class ToolLoop:
     ) -> None:
         self._boxes, self.permissions = tuple(boxes), permissions
         self._policy, self._most_rounds = policy, most_rounds
-        self._rounds = 0
+        self.begin()
 
     def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:  # noqa: ARG002
         """Return whether a call is carried out; once `stop` is set, soon."""
@@ -89,7 +92,7 @@ class ToolLoop:
 
     def begin(self) -> None:
         """Count from the start: there is another question."""
-        self._rounds = 0
+        self._rounds, self._failures = 0, Counter[tuple[str, str]]()
 
     def converse(
         self, answer: Callable[[Sequence[Message]], Sequence[ToolCall]], stop: threading.Event
@@ -116,11 +119,16 @@ class ToolLoop:
             stop: once set, what runs ends soon, and what has not begun does not.
         """
         self._rounds += 1
-        results = []
+        results, repeated = [], 0
         for each in calls:
             done = self._done(each, stop)
             self.ended(done)
             results.append(done.result)
+            if done.result.is_error:
+                self._failures[each.name, each.arguments] += 1
+                repeated += self._failures[each.name, each.arguments] >= _MOST_FAILURES
+        if 0 < repeated == len(results):
+            self._rounds = self._most_rounds  # the next reply has to do without
         return tuple(results)
 
     def _done(self, call: ToolCall, stop: threading.Event) -> CarriedOut:

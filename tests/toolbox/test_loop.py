@@ -164,6 +164,22 @@ def test_a_model_that_goes_round_in_circles_ends() -> None:
     assert tools.policy.choice == "auto"
 
 
+def test_a_model_that_repeats_what_fails_has_to_answer() -> None:
+    """Of two calls in a reply, one that is new lets it go on."""
+    tools = Asking(box := Box(), [NO] * 9)
+    replies = iter([["look wrong"], ["look wrong", "run a"], ["look wrong", "run a"], ["look wrong", "run a"], ["look b"]])  # fmt: skip
+    choices = list[str]()
+
+    def answer(_results: Sequence[Message]) -> Sequence[ToolCall]:
+        choices.append(tools.policy.choice)
+        return [] if choices[-1] == "none" else calls(*next(replies))
+
+    tools.converse(answer, threading.Event())
+    assert (choices, box.called) == (["auto"] * 4 + ["none"], [])
+    tools.begin()
+    assert tools.policy.choice == "auto"
+
+
 def test_a_call_without_a_result_gets_one() -> None:
     reply = Message("assistant", (TextPart("Now."), *calls("look a", "look b")))
     result, question = Message("tool", (ToolResult("c0", "x"),)), Message.user("And?")
