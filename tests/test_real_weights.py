@@ -180,8 +180,7 @@ def test_a_batch_changes_no_byte(smollm2_path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.pair
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize(("across", "temperature"), [(False, 0.8), (True, 0.0)])
 def test_several_lines_at_once_with_a_pair_change_no_byte(
     qwen_paths: tuple[Path, Path],
     smollm2_path: Path,

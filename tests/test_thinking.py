@@ -74,8 +74,7 @@ def end_of(assistant: Assistant) -> list[int]:
     return tokens_of(assistant, "\n</think>\n\n", special=True)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("think", ["0", "16", None])
+@pytest.mark.parametrize(("think", "temperature"), [("0", 0.0), ("16", 0.8), (None, 0.8)])
 def test_thoughts_end_after_their_budget_and_drafting_changes_no_token(
     assistant: Assistant, think: str | None, temperature: float
 ) -> None:
@@ -96,8 +95,7 @@ def test_thoughts_end_after_their_budget_and_drafting_changes_no_token(
         assert len(tokens_of(assistant, plain.thinking)) <= int(think) + 2
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("think", ["0", "16"])
+@pytest.mark.parametrize(("think", "temperature"), [("0", 0.8), ("16", 0.0)])
 def test_a_schema_begins_behind_the_budget(
     assistant: Assistant, think: str, temperature: float
 ) -> None:
