@@ -20,7 +20,7 @@ from localspec.chat.request import Request
 from localspec.cli import serve as serving
 from localspec.cli.progress import ProgressLine
 from localspec.engine.engine import EngineGone, RemoteEngine
-from localspec.engine.link import cause_of_death
+from localspec.engine.link import ChildLink, cause_of_death
 from localspec.engine.protocol import (
     MAX_FRAME_BYTES,
     VERSION,
@@ -342,3 +342,17 @@ def test_a_child_that_dies_while_a_server_starts_is_reported_by_the_error_alone(
 
     asyncio.run(work())
     assert "SIGKILL" not in capsys.readouterr().err
+
+
+def test_an_engine_that_complains_at_length_is_not_held_up() -> None:
+    """A full pipe would stop it."""
+    words = (
+        "import sys; sys.stderr.write(300_000 * 'x'); print('done', flush=True); sys.stdin.read()"
+    )
+    link = ChildLink([sys.executable, "-c", words])
+    lines, end_s = list[bytes](), time.monotonic() + PATIENCE_S
+    while not lines and time.monotonic() < end_s and link.wait(PATIENCE_S):
+        lines += link.read()
+    assert lines == [b"done"]
+    link.end(0)
+    assert not link.alive
