@@ -18,7 +18,7 @@ from localspec.toolbox.toolbox import Proposal, Starting, Toolbox
 MOST_ROUNDS = 25
 """Replies with calls to one question, at most: a model that goes round in circles ends."""
 _MOST_FAILURES = 3
-"""How often the same call may fail or be refused: small models go on with it for ever."""
+"""How often the same call may fail or be refused while no other goes well: small models go on with it for ever."""
 _NOT_BEGUN = "this call was not carried out: the user stopped"
 
 
@@ -124,9 +124,11 @@ class ToolLoop:
             done = self._done(each, stop)
             self.ended(done)
             results.append(done.result)
-            if done.result.is_error:
-                self._failures[each.name, each.arguments] += 1
-                repeated += self._failures[each.name, each.arguments] >= _MOST_FAILURES
+            if not done.result.is_error:
+                self._failures.clear()  # what failed before may go well now
+                continue
+            self._failures[each.name, each.arguments] += 1
+            repeated += self._failures[each.name, each.arguments] >= _MOST_FAILURES
         if 0 < repeated == len(results):
             self._rounds = self._most_rounds  # the next reply has to do without
         return tuple(results)

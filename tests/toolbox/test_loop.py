@@ -165,9 +165,9 @@ def test_a_model_that_goes_round_in_circles_ends() -> None:
 
 
 def test_a_model_that_repeats_what_fails_has_to_answer() -> None:
-    """Of two calls in a reply, one that is new lets it go on."""
-    tools = Asking(box := Box(), [NO] * 9)
-    replies = iter([["look wrong"], ["look wrong", "run a"], ["look wrong", "run a"], ["look wrong", "run a"], ["look b"]])  # fmt: skip
+    """Of two calls in a reply, one that is new lets it go on; after one that goes well, tests may fail again."""
+    tools = Asking(box := Box(), [NO] * 9, RULES)
+    replies = iter([["look wrong"], ["look wrong"], ["look a"], ["look wrong"], *3 * [["look wrong", "run a"]]])  # fmt: skip
     choices = list[str]()
 
     def answer(_results: Sequence[Message]) -> Sequence[ToolCall]:
@@ -175,7 +175,7 @@ def test_a_model_that_repeats_what_fails_has_to_answer() -> None:
         return [] if choices[-1] == "none" else calls(*next(replies))
 
     tools.converse(answer, threading.Event())
-    assert (choices, box.called) == (["auto"] * 4 + ["none"], [])
+    assert (choices, box.called) == (["auto"] * 7 + ["none"], ["look a"])
     tools.begin()
     assert tools.policy.choice == "auto"
 
