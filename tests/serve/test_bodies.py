@@ -10,6 +10,7 @@ from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
 from localspec.engine.protocol import Count
 from localspec.messages import ToolCall
+from localspec.serve.answering import json_of
 from localspec.serve.blocks import Blocks
 from localspec.serve.tools import anthropic_messages, anthropic_offer, openai_offer
 from tests.chat.toy_calls import hermes
@@ -491,3 +492,11 @@ def test_a_call_that_was_cut_off_is_not_in_the_whole_answer() -> None:
     assert all([*blocks.take(event)] for event in events)
     assert [*blocks.take(CallDone(ToolCall("2", "a", "{}")))] == []
     assert [each.call.id for each in blocks.whole] == ["2"]
+
+
+@pytest.mark.parametrize("text", ["plain", "é", "a\u2028b\x85c", "😀"])
+def test_a_streamed_object_is_ascii(text: str) -> None:
+    """Where a line ends is then the same to every client."""
+    encoded = json_of({"text": text, "number": 1.5, "none": None})
+    assert encoded.isascii()
+    assert json.loads(encoded) == {"text": text, "number": 1.5, "none": None}
