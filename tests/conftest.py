@@ -1,6 +1,7 @@
 """Fixtures that need real weights, and hypothesis' profiles."""
 
 import gc
+import hashlib
 import os
 import signal
 import sys
@@ -102,17 +103,35 @@ def smollm2_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def seeing_models(smollm2_path: Path) -> Iterator[Callable[[str], tuple[Path, Path]]]:
-    """What returns SmolLM2 and a small encoder of a kind."""
+def seeing_models(
+    smollm2_path: Path, pytestconfig: pytest.Config
+) -> Iterator[Callable[[str], tuple[Path, Path]]]:
+    """What returns SmolLM2 and a small encoder of a kind; in pytest's cache, so that all processes measure the same files, once."""
     # Not above: what lab asserts is rewritten only where it was not imported before.
-    from lab.synthetic.encoders import seeing_target, write_encoder  # noqa: PLC0415
+    from lab.synthetic import encoders  # noqa: PLC0415
 
+    made_by = hashlib.sha256(Path(encoders.__file__).read_bytes()).hexdigest()[:12]
     with TemporaryDirectory() as folder:
+        caching = getattr(pytestconfig, "cache", None)
+        kept = Path(folder) if caching is None else caching.mkdir(f"encoders-{made_by}")
+
+        def once(name: str, make: Callable[[Path], Path]) -> Path:
+            if not (kept / name).exists():
+                with TemporaryDirectory(dir=kept) as fresh:  # others may be making it, too
+                    make(Path(fresh)).replace(kept / name)
+            return kept / name
 
         @cache
         def models(kind: str) -> tuple[Path, Path]:
-            target = seeing_target(smollm2_path, Path(folder), mrope=kind == "grid")
-            return target, write_encoder(kind, target, Path(folder, f"{kind}.gguf"))
+            mrope = kind == "grid"
+            target = once(
+                "mrope.gguf" if mrope else "sees.gguf",
+                lambda fresh: encoders.seeing_target(smollm2_path, fresh, mrope=mrope),
+            )
+            name = f"{kind}.gguf"
+            return target, once(
+                name, lambda fresh: encoders.write_encoder(kind, target, fresh / name)
+            )
 
         yield models
 

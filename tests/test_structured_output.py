@@ -29,8 +29,7 @@ def assistant(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[As
         yield assistant
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("name", ["person", "shapes"])
+@pytest.mark.parametrize(("name", "temperature"), [("person", 0.0), ("shapes", 0.8)])
 def test_under_a_schema_drafting_changes_no_byte(
     assistant: Assistant, name: str, temperature: float
 ) -> None:
@@ -55,12 +54,9 @@ def test_most_of_what_is_drafted_under_a_schema_is_accepted(assistant: Assistant
         assert (acceptance.acceptance_rate or 0.0) > 0.9
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_grammar_that_allows_all_changes_no_byte(
-    assistant: Assistant, temperature: float
-) -> None:
-    free = ReplyOptions(SamplingParams(temperature=temperature), 1, 40)
-    bound = ReplyOptions(SamplingParams(temperature=temperature), 1, 40, grammar=ANYTHING)
+def test_a_grammar_that_allows_all_changes_no_byte(assistant: Assistant) -> None:
+    free = ReplyOptions(SamplingParams(temperature=0.8), 1, 40)
+    bound = ReplyOptions(SamplingParams(temperature=0.8), 1, 40, grammar=ANYTHING)
     prompt = "Write 'naïve café' in Greek letters."
     texts = {
         afresh(assistant, prompt, options, drafting=each).text

@@ -112,7 +112,9 @@ class Lines:
             await answering
         exchange, session = self.session.exchange, self.session
         failure = None if exchange is None else exchange.failure
-        self.code = 0 if failure is None else failure.exit_code
+        # Asked before or after the load failed, which is chance: the code is that of the load.
+        cause = session.models.trouble if session.models.ready is None else None
+        self.code = 0 if failure is None else (cause or failure).exit_code
         if isinstance(failure, ContextOverflow):
             await when_full(self)
         elif not self.code and not (self.quiet and self.preferences.compact == "ask"):

@@ -239,7 +239,7 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
     ],
 )  # fmt: skip
 def test_a_template_cannot_fill_the_memory(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jinja, "MOST_S", 1.0)
+    monkeypatch.setattr(jinja, "MOST_S", 0.4)
     monkeypatch.setattr(jinja, "MOST_BYTES", 128 << 20)
     with pytest.raises(TemplateError, match=r"more than|more text than"):
         render(source)

@@ -164,7 +164,7 @@ def test_what_was_cut_off_is_printed_and_has_a_code_of_its_own() -> None:
         assert (cut.code, "incomplete" in cut.err, bool(cut.err)) == (6, told, told)
 
 
-TEA = ("run", *PLAIN, "--regex", r"Tea \[1\], water \[5\]")
+TEA = ("run", *PLAIN, "--draft", "off", "--regex", r"Tea \[1\], water \[5\]")
 TEXT = "Tea [1], water [5]"
 
 

@@ -49,6 +49,12 @@ def worker() -> Iterator[RunningWorker]:
 
 
 @pytest.fixture(scope="module")
+def address() -> str:
+    """Where one worker after another is, so that what is measured of one is known of the next."""
+    return free_address()
+
+
+@pytest.fixture(scope="module")
 def another() -> Iterator[RunningWorker]:
     with working() as found:
         yield found
@@ -87,9 +93,11 @@ def test_all_layers_are_on_the_workers_which_give_the_bytes_of_this_machine(
 @pytest.mark.usefixtures("smollm2_path")
 @pytest.mark.first(1)
 @pytest.mark.parametrize("after_bytes", [40, 1, 103])
-def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(after_bytes: int) -> None:
+def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(
+    after_bytes: int, address: str
+) -> None:
     with (
-        working() as dying,
+        working(at=address) as dying,
         started("run", *EXACT, "--workers", dying.address, "-n", "400", *STORY) as process,
     ):
         begun = process.stdout.read(after_bytes)
@@ -112,11 +120,13 @@ def alone() -> str:
 
 
 @pytest.mark.usefixtures("smollm2_path")
-def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_batch_whose_worker_died_goes_on_where_it_stopped(
+    tmp_path: Path, address: str
+) -> None:
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(f'{{"prompt": "Number {n} is"}}\n' for n in range(12)))
     options = ("batch", str(source), "-o", str(output), *EXACT, "--raw", "-n", "24", "--seed", "1")
-    with working() as dying, started(*options, "--workers", dying.address) as process:
+    with working(at=address) as dying, started(*options, "--workers", dying.address) as process:
         while not (output.exists() and output.read_bytes().count(b"\n") >= 2):
             assert process.poll() is None
         dying.kill()
@@ -124,7 +134,7 @@ def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert process.returncode == 1
     assert f"worker {dying.address} is gone" in err.decode()
     assert f"use --resume to continue {output}" in err.decode()
-    with working() as fresh:
+    with working(at=address) as fresh:
         resumed = localspec(*options, "--resume", "--workers", fresh.address)
     assert resumed.code == 0, resumed.err
     alone = (each if each != str(output) else "-" for each in options)

@@ -16,6 +16,7 @@ SHORT = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
 STORY = [Message.user("Tell a long story about a river.")]
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_a_chat_goes_on_when_its_worker_is_back(smollm2_path: object) -> None:
     address, client = free_address(), Talker()

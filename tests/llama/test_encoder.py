@@ -78,7 +78,8 @@ def made(seeing_models: Models) -> Iterator[Made]:
         each.model.close()
 
 
-@pytest.mark.parametrize("kind", ["tiles", "grid"])
+@pytest.mark.first(1)
+@pytest.mark.parametrize("kind", ["grid", "tiles"])
 def test_branches_and_passes_of_one_width_stand_at_positions(made: Made, kind: str) -> None:
     seeing, alone = made(kind), made(kind).context()
     made_of, encoder = (seeing.model, seeing.cancel, OPTIONS, 1, 8), seeing.encoder
@@ -97,7 +98,8 @@ def test_branches_and_passes_of_one_width_stand_at_positions(made: Made, kind: s
     alone.close()
 
 
-@pytest.mark.parametrize("kind", ["tiles", "grid"])
+@pytest.mark.first(1)
+@pytest.mark.parametrize("kind", ["grid", "tiles"])
 def test_it_outlives_the_process(made: Made, kind: str, tmp_path: Path, monkeypatch: Patch) -> None:
     seeing = made(kind)
     prompt, before, after = seeing.prompt(1), seeing.context(), seeing.context()

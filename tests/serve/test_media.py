@@ -403,10 +403,10 @@ def test_only_pictures_make_a_body_larger() -> None:
 
 @pytest.mark.usefixtures("small_bodies")
 def test_few_bodies_are_large_at_a_time() -> None:
-    slow = {**SCRIPT, "answers": {"~~~": "x" * 400}, "pass_s": 0.02}
-    body = {**asking(url_of(noise(1 << 17)))[CHAT], "max_tokens": 400}
+    slow = {**SCRIPT, "answers": {"~~~": "x" * 200}, "pass_s": 0.02}
+    body = {**asking(url_of(noise(1 << 17)))[CHAT], "max_tokens": 200}
     with served(slow, most=20) as server:
-        with server.asking(*[{"text": body["messages"][0]["content"], "max_tokens": 400}] * 4):
+        with server.asking(*[{"text": body["messages"][0]["content"], "max_tokens": 200}] * 4):
             refused = server.post(CHAT, **body)
             assert refused.status_code == 429
             assert "as large" in error_in(refused.json())["message"]
@@ -416,6 +416,7 @@ def test_few_bodies_are_large_at_a_time() -> None:
         assert until(lambda: server.post(CHAT, **body | {"max_tokens": 1}).status_code == 200)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refused_request_leaves_nothing_in_memory(stream: bool) -> None:
     def held() -> int:

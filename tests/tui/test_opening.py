@@ -157,6 +157,7 @@ def test_a_real_conversation_ends_with_how_to_continue_it(own_history: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("streaming", "signalled"), [(False, False), (True, False), (True, True)])
 def test_a_terminal_vanishes_with_all(streaming: bool, signalled: bool, tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 400], "pass_s": 0.005 if streaming else 0.0}
