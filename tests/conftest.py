@@ -2,12 +2,14 @@
 
 import gc
 import hashlib
+import importlib
 import os
 import signal
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,14 +48,28 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect without looking for garbage, and leave what was collected to the end: it is none."""
     gc.disable()
+    _import_from_ones_own_place_on(session.config)
     try:
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _import_from_ones_own_place_on(config: pytest.Config) -> None:
+    """Let each process that is to run all tests begin with other modules than its neighbours: what one has compiled, others load."""
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if not worker or config.args != config.getini("testpaths"):
+        return
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    start = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for file in (*files[start:], *files[:start]):
+        name = ".".join(file.relative_to(config.rootpath).with_suffix("").parts)
+        with suppress(Exception, pytest.skip.Exception):  # which collecting reports
+            importlib.import_module(name)
 
 
 _WEIGHTS = {"smollm2_path", "vocabularies"}

@@ -79,6 +79,7 @@ def opened(seeing_models: Models) -> Iterator[Opened]:
         assistant.close()
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_behind_a_picture_are_those_of_mtmd_bit_for_bit(
     opened: Opened, seeing_models: Models, kind: str
@@ -148,6 +149,7 @@ def copied(conversation: Conversation) -> Conversation:
     return Conversation(messages=list(conversation.messages))
 
 
+@pytest.mark.slow
 def test_a_reply_is_cancelled_within_a_chunk_and_the_next_is_whole(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def end_of(events: Sequence[Event]) -> Finished:
     return events[-1]
 
 
+@pytest.mark.first(9)
 @pytest.mark.parametrize("which", FORMATS)
 def test_nothing_of_a_secret_is_visible_alone_and_under_drafting(which: str) -> None:
     secret = planted(Random(which), which)

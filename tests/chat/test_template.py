@@ -110,6 +110,7 @@ WANTS_TOOLS = {"fireworks-ai-llama-3-firefunction-v2"}
 """It reads its functions whether there are some or not."""
 
 
+@pytest.mark.first(24)
 @pytest.mark.parametrize("name", [*real_templates()])
 def test_real_templates_lose_no_system_message_and_nothing_before_it(name: str) -> None:
     template = ChatTemplate(real_templates()[name].read_text(), "<s>", "</s>")

@@ -74,6 +74,7 @@ def test_a_real_template_thinks_as_it_is_set_to(name: str) -> None:
     assert template.thinking_as(None) is template
 
 
+@pytest.mark.first(24)
 @pytest.mark.parametrize("name", [*real_templates()])
 def test_no_template_fails_however_it_is_to_think(name: str) -> None:
     template = plain(name)

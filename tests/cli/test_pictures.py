@@ -23,6 +23,7 @@ def run(target: Path, encoder: Path, *files: Path) -> Done:
     return localspec("run", *PLAIN, *models, *limits, *attached, "What is this?")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("kind", "name", "data", "words"),
     [
@@ -59,6 +60,7 @@ def test_fifty_pictures_beyond_the_context(seeing_models: Models, tmp_path: Path
     assert_one_complaint(run(*seeing_models("plain"), *files), 1, "context")
 
 
+@pytest.mark.slow
 def test_a_picture_that_moves_is_its_first(seeing_models: Models, tmp_path: Path) -> None:
     first = Image.open(io.BytesIO(picture_file(10))).convert("P")
     still, moving = tmp_path / "s.png", tmp_path / "m.gif"

@@ -54,6 +54,7 @@ def python_example(target: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
+@pytest.mark.slow
 def test_the_python_example_prints_an_answer_and_no_none(smollm2_path: Path) -> None:
     del smollm2_path
     out = python_example("smollm2-135m")

@@ -387,6 +387,7 @@ def test_choice_is_that_of_the_plain_reference(
     assert choice(Chooser(params, Noise(seed)), row, prefix) == expected
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("size", [32_000, 151_936, 262_144])
 @pytest.mark.parametrize("kind", KINDS)
 def test_choice_from_a_large_row_is_that_of_the_plain_reference(size: int, kind: str) -> None:

@@ -154,6 +154,7 @@ def test_a_short_draft_that_would_pay_is_asked_soon() -> None:
     assert run(world, adaptive).draft_passes > 0
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("offer", ["version", "misleading", "heads"])
 def test_what_else_may_draft_costs_little_and_changes_no_text(offer: str) -> None:
     alone, offered = (

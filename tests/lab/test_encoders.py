@@ -12,6 +12,7 @@ from localspec.models.gguf import read_header
 from tests.lab.test_synthetic_logits import assert_nearly_alike, rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tiles", "grid"])
 def test_a_target_that_sees_computes_the_same_of_a_text(
     seeing_models: Callable[[str], tuple[Path, Path]], smollm2_path: Path, kind: str

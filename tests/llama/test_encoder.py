@@ -144,6 +144,7 @@ def test_a_cancel_stops_encoding_and_nothing_is_half_held(made: Made, monkeypatc
     other.close()
 
 
+@pytest.mark.slow
 def test_what_was_encoded_long_ago_is_encoded_again(made: Made, monkeypatch: Patch) -> None:
     seeing, context = made("tiles"), made("tiles").context()
     prompt = seeing.prompt(0, 2)

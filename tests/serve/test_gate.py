@@ -65,6 +65,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
+@pytest.mark.first(8)
 @STREAMED
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_of_a_secret_leaves(server: Served, way: str, stream: bool) -> None:
@@ -131,6 +132,7 @@ def escaped() -> Iterator[Served]:
         yield it
 
 
+@pytest.mark.first(6)
 @STREAMED
 @pytest.mark.parametrize(
     "way",

@@ -109,6 +109,7 @@ def test_a_text_that_grows_is_one_text_and_two_never_are(log: TokenLog, path: Pa
     assert follows_of(small(path, vocabulary=1), [1, 2, 3, 4]) == [5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(700, 1), LONG])
 def test_the_oldest_texts_leave_a_full_file(path: Path, lengths: tuple[int, int]) -> None:
     log, draw = small(path), Random(0)

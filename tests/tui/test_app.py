@@ -218,6 +218,7 @@ async def test_what_is_typed_on_a_message_and_is_no_command_is_written(chat: Cha
     assert isinstance(chat.app.focused, MessageView)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("clear", ["ctrl+u", "ctrl+c"])
 @driven()
 async def test_questions_are_recalled_and_what_is_typed_is_kept(chat: Chat, clear: str) -> None:
@@ -255,6 +256,7 @@ async def test_code_is_copied_by_a_click_and_by_a_key_without_its_frame(chat: Ch
     assert all(line[-2:].strip() == "" for line in lines[: row + 3] if len(line) >= 79)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("no_color", [False, True])
 def test_the_lens_and_the_race_keep_the_indentation_of_code(
     no_color: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

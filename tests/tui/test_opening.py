@@ -96,6 +96,7 @@ def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
         assert_untouched(screen)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("keys", ["\x04", "/quit\r"])
 def test_keys_that_leave_may_come_before_textual_too(keys: str, tmp_path: Path) -> None:
     with terminal(*CHAT_VERB, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
@@ -112,6 +113,7 @@ def test_ctrl_c_before_textual_interrupts(tmp_path: Path) -> None:
         assert LEFT not in screen.seen
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("seen", ["", TAKEN.decode(), "not be downloaded"])
 def test_a_signal_leaves_the_terminal_as_it_was(seen: str, tmp_path: Path) -> None:
     with terminal(*CHAT_VERB, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:

@@ -76,6 +76,7 @@ async def test_a_picture_is_drawn_where_it_is_attached_and_where_it_was_sent(cha
     assert "user: What is on @photo.png?\n\nassistant: A picture." in chat.app.clipboard
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("width", "no_color"), [(30, False), (80, True), (120, False)])
 def test_a_conversation_with_a_picture_is_taken_up(
     width: int, no_color: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -219,6 +219,7 @@ def pair_of(chat: Chat) -> str:
     return chat.session.talk.history.conversations()[0].pair
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("how", "error"), [("refuses", REFUSED), ("too_large", TOO_LARGE)])
 def test_what_answered_stays_where_a_switch_fails(
     tmp_path: Path, how: str, error: list[str]
@@ -234,6 +235,7 @@ def test_what_answered_stays_where_a_switch_fails(
     drive(switch, tmp_path, {how: {"qwen3-4b": error}})
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "script",
     [
