@@ -25,12 +25,12 @@ from tests.vocabularies import real_vocabularies
 # The programs of lab assert, and tests that run their short forms want to read why.
 pytest.register_assert_rewrite("lab")
 
-# Timed by nobody: these machines are noisy. In CI the same examples every time.
+# Timed by nobody: these machines are noisy. In CI more examples, and the same ones every time.
 _UNTIMED: dict[str, Any] = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow],
 }
-settings.register_profile("default", **_UNTIMED)
+settings.register_profile("default", **_UNTIMED, max_examples=40)
 settings.register_profile("ci", **_UNTIMED, derandomize=True, print_blob=True)
 # Whoever runs the tests may have a registry and settings of their own.
 os.environ["LOCALSPEC_CONFIG_DIR"] = os.path.join(os.devnull, "none")  # noqa: PTH118 - a variable

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -35,16 +36,15 @@ EXACT = LoadOptions(n_ctx=1024).exact()
 
 
 def assert_same_text(assistant: Assistant, prompts: Sequence[str]) -> None:
-    """Compare replies with and without drafts, greedy and at a temperature."""
-    for temperature in (0.0, 0.8):
+    """Compare replies with and without drafts, greedy and at a temperature in turns."""
+    for prompt, temperature in zip(prompts, cycle((0.8, 0.0)), strict=False):
         sampling = SamplingParams(temperature=temperature, repeat_penalty=1.1)
         options = ReplyOptions(sampling, seed=3, max_tokens=32)
-        for prompt in prompts:
-            drafted, plain = (
-                afresh(assistant, prompt, options, drafting=each) for each in (True, False)
-            )
-            assert (drafted.tokens, drafted.text) == (plain.tokens, plain.text)
-            assert plain.acceptance.drafted == 0
+        drafted, plain = (
+            afresh(assistant, prompt, options, drafting=each) for each in (True, False)
+        )
+        assert (drafted.tokens, drafted.text) == (plain.tokens, plain.text)
+        assert plain.acceptance.drafted == 0
 
 
 def acceptance_rate(assistant: Assistant, options: ReplyOptions) -> float:

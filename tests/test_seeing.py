@@ -94,7 +94,7 @@ def test_logits_behind_a_picture_are_those_of_mtmd_bit_for_bit(
     assert np.array_equal(row, expected)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_second_turn_evaluates_nothing_of_a_picture(opened: Opened, kind: str) -> None:
     assistant = opened(kind)
@@ -112,7 +112,7 @@ def test_a_second_turn_evaluates_nothing_of_a_picture(opened: Opened, kind: str)
     assert second.prompt_tokens - second.cached_tokens < 30
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tiles", "grid", "sound"])
 def test_drafts_change_no_byte(opened: Opened, kind: str) -> None:
     parts = [part(kind, number) for number in (1, 5)]
@@ -183,6 +183,7 @@ def test_a_reply_is_cancelled_within_a_chunk_and_the_next_is_whole(
     assert ask(assistant, part("grid", 14)).tokens == expected
 
 
+@pytest.mark.slow
 def test_what_is_too_much_or_not_taken_is_refused_and_the_next_is_answered(opened: Opened) -> None:
     for kind, wrong in (("sound", [part("plain", 1)]), ("plain", [part("sound", 1)])):
         with pytest.raises(UsageError):

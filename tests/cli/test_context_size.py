@@ -34,9 +34,9 @@ def test_a_guess_is_rather_too_large() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("smollm2_path")
-@pytest.mark.parametrize("prompt", ["1234567890," * 80, "zq xj " * 200], ids=["guessed", "counted"])
-def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough(prompt: str) -> None:
-    """Of the second one, a guess by characters is too small: it is loaded again."""
+def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough() -> None:
+    """A guess by characters is too small here: it is loaded again."""
+    prompt = "zq xj " * 200
     words = ("run", "demo", "--json", "--seed", "1", "-n", "4", "--draft", "off", *PLAIN, "-")
     answers = []
     for flags in ((), ("--ctx", "2048")):
@@ -48,6 +48,6 @@ def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough(prompt
         document = json.loads(done.stdout)
         tokens = document["usage"]["prompt_tokens"]
         assert tokens > 512
-        assert (guessed_context(prompt, 4) < tokens) is prompt.startswith("z")
+        assert guessed_context(prompt, 4) < tokens
         answers.append((document["text"], document["usage"]))
     assert answers[0] == answers[1]

@@ -76,6 +76,7 @@ def algorithm(files: str) -> str:
     return code.replace('pull("qwen2.5-coder-1.5b")', files) + "\nprint(len(drafted))\n"
 
 
+@pytest.mark.slow
 def test_the_algorithm_gives_the_same_text_with_a_draft_and_without(smollm2_path: Path) -> None:
     del smollm2_path
     words = [sys.executable, "-c", algorithm('pull("smollm2-135m") * 2')]

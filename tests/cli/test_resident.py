@@ -79,7 +79,6 @@ def without_figures(text: str) -> dict[str, Any]:
     "words",
     [
         ("--temperature", "0", "--system", "Be brief.", "Why is the sky blue?"),
-        ("--raw", "--stop", "a", "Once upon a time"),
         ("--json-schema", SCHEMA, "A name?"),
     ],
 )

@@ -180,6 +180,7 @@ def model(tmp_path: Path, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return "--target", str(smollm2_path)
 
 
+@pytest.mark.slow
 def test_an_answer_has_its_passages_and_its_citations(model: tuple[str, str]) -> None:
     question = "At how many degrees is green tea brewed?"
     done = succeed(*TEA, "--json", "--docs", "notes", question, *model)

@@ -120,9 +120,7 @@ def alone() -> str:
 
 
 @pytest.mark.usefixtures("smollm2_path")
-def test_a_batch_whose_worker_died_goes_on_where_it_stopped(
-    tmp_path: Path, address: str
-) -> None:
+def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path, address: str) -> None:
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(f'{{"prompt": "Number {n} is"}}\n' for n in range(12)))
     options = ("batch", str(source), "-o", str(output), *EXACT, "--raw", "-n", "24", "--seed", "1")
