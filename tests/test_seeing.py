@@ -79,7 +79,7 @@ def opened(seeing_models: Models) -> Iterator[Opened]:
         assistant.close()
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_behind_a_picture_are_those_of_mtmd_bit_for_bit(
     opened: Opened, seeing_models: Models, kind: str

@@ -49,6 +49,7 @@ def reply_of(by: Assistant, number: int | None, question: str = QUESTION) -> Rep
     return last.reply
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_what_was_said_is_drafted(switched_on: Path, smollm2_path: Path, tmp_path: Path) -> None:
     path = switched_on

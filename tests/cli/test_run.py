@@ -149,6 +149,7 @@ def test_a_picture_is_seen_saved_and_there_after_a_kill(
     assert len([*read_texts(data / "telemetry", 0.0)]) == 1, "of words alone"
 
 
+@pytest.mark.slow
 def test_what_was_cut_off_is_printed_and_has_a_code_of_its_own() -> None:
     words = ("run", "demo", *PLAIN, "--code", "Write a long Python program.")
     done = localspec(*words, "-n", "12")

@@ -11,6 +11,7 @@ from tests.examples import LONG
 _FEWER = {"telemetry": 40, "media": 80, "template": 80}
 
 
+@pytest.mark.first(8)
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_hostile_input_is_an_error_of_one_line_at_most(name: str) -> None:

@@ -114,6 +114,7 @@ def test_it_outlives_the_process(made: Made, kind: str, tmp_path: Path, monkeypa
     again.close()
 
 
+@pytest.mark.slow
 def test_a_cancel_stops_encoding_and_nothing_is_half_held(made: Made, monkeypatch: Patch) -> None:
     seeing = made("sound")
     prompt, context, looks = seeing.prompt(8), seeing.context(), list[bool]()

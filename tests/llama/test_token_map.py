@@ -121,6 +121,7 @@ def check_reading(random: Random) -> None:
             assert _content(draft, list(read)) == whole.encode()
 
 
+@pytest.mark.slow
 def test_what_is_cached_of_a_text_changes_nothing() -> None:
     for seed in range(60):
         check_reading(Random(seed))

@@ -69,6 +69,7 @@ async def show(chat: Chat, *messages: str) -> None:
     await chat.settle()
 
 
+@pytest.mark.slow
 @driven(preferences=Preferences(keys={"stats": "f12"}))
 async def test_welcome_completion_settings_and_help(chat: Chat) -> None:
     await chat.until_text("toy")

@@ -24,6 +24,7 @@ async def write(chat: Chat, text: str) -> None:
     await chat.press("enter")
 
 
+@pytest.mark.slow
 @driven({"answers": {"rivers": "The Rhine.", "trees": "The oak."}})
 async def test_a_conversation_is_searched_opened_renamed_and_deleted(chat: Chat) -> None:
     history = chat.session.talk.history
