@@ -57,7 +57,7 @@ TALKS: list[tuple[Any, ...]] = [
     (("/think", "one?"), THINKS, {}, 0, {"hm": 1, "Done.\n": 1}, {}),
     (("one?", "/edit 1 uno?", "/regenerate", "/edit", "/copy all"), {"otherwise": ["Yes."]}, {}, 0, "Yes.\nYes.\nYes.\nuser: uno?\n\nassistant: Yes.\n", {"question 1: uno?": 1}),
     (("one?", "/lens", "/stats", "/race"), DRAFTING, {}, 0, {"some answer that is drafted": 3, "[with drafting]": 1}, {"looked up in the text so far": 1, "tokens per step": 1, "the texts are equal": 1}),
-    (("one?",), {"refuses": {"toy": ["ModelUnavailable", "no such pair"]}}, {}, ModelUnavailable.exit_code, "", {"no such pair": 1}),
+    (("one?", "two?"), {"refuses": {"toy": ["ModelUnavailable", "no such pair"]}}, {}, ModelUnavailable.exit_code, "", {"no such pair": 1}),
     # What was there when it died is in the answer, and in the copy.
     (("one?", "/copy", "/restart", "two?"), DIES, {}, 0, {"Hel": 2, "Yes.\n": 1}, {"was killed (SIGKILL)": 1, "loaded: toy": 1}),
     (("one?", "two?"), {"death": {"on": "load"}}, {}, 2, "", {"localspec: the model is not running: /restart starts it again\n": 1, "needs less memory": 1}),
