@@ -29,16 +29,7 @@ def test_a_second_call_continues_behind_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.jsonl"
-    words = (
-        "--modes",
-        "off,lookup:3",
-        "--kernels",
-        "exact",
-        "--max-tokens",
-        "3",
-        "--temperatures",
-        "0",
-    )
+    words = "--modes off,lookup:3 --kernels exact --max-tokens 3 --temperatures 0".split()
     for prompts in (1, 2):
         monkeypatch.setattr(sys, "argv", ["x", str(out), *words, "--prompts", str(prompts)])
         same_text.main()
