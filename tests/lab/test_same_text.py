@@ -29,9 +29,10 @@ def test_a_second_call_continues_behind_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.jsonl"
-    words = "--modes off,lookup:3 --kernels exact --max-tokens 3 --temperatures 0".split()
+    words = ("--modes", "off,lookup:3", "--kernels", "exact")
+    few = ("--max-tokens", "3", "--temperatures", "0")
     for prompts in (1, 2):
-        monkeypatch.setattr(sys, "argv", ["x", str(out), *words, "--prompts", str(prompts)])
+        monkeypatch.setattr(sys, "argv", ["x", str(out), *words, *few, "--prompts", str(prompts)])
         same_text.main()
         assert len(out.read_text().splitlines()) == 2 * prompts
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()[-2:]]
