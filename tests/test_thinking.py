@@ -74,25 +74,26 @@ def end_of(assistant: Assistant) -> list[int]:
     return tokens_of(assistant, "\n</think>\n\n", special=True)
 
 
-@pytest.mark.parametrize(("think", "temperature"), [("0", 0.0), ("16", 0.8), (None, 0.8)])
+@pytest.mark.parametrize(
+    ("think", "temperature", "seed"), [("0", 0.0, 0), ("16", 0.8, 2), (None, 0.8, 0)]
+)
 def test_thoughts_end_after_their_budget_and_drafting_changes_no_token(
-    assistant: Assistant, think: str | None, temperature: float
+    assistant: Assistant, think: str | None, temperature: float, seed: int
 ) -> None:
     end = end_of(assistant)
-    for seed in (0, 2):
-        options = ReplyOptions(SamplingParams(temperature=temperature), seed, 40, think=think)
-        drafted, plain = both(assistant, seed, options)
-        assert drafted.tokens == plain.tokens
-        assert (drafted.text, drafted.thinking) == (plain.text, plain.thinking)
-        if think is None:
-            continue
-        ended = list(plain.tokens)
-        if think == "16" and ended[16 : 16 + len(end)] == end:
-            free, _ = both(assistant, seed, replace(options, think="on", max_tokens=16))
-            assert free.tokens == plain.tokens[:16]
-        assert think == "16" or (not plain.thinking and ended[: len(end)] == end)
-        assert "</think>" not in plain.text
-        assert len(tokens_of(assistant, plain.thinking)) <= int(think) + 2
+    options = ReplyOptions(SamplingParams(temperature=temperature), seed, 40, think=think)
+    drafted, plain = both(assistant, seed, options)
+    assert drafted.tokens == plain.tokens
+    assert (drafted.text, drafted.thinking) == (plain.text, plain.thinking)
+    if think is None:
+        return
+    ended = list(plain.tokens)
+    if think == "16" and ended[16 : 16 + len(end)] == end:
+        free, _ = both(assistant, seed, replace(options, think="on", max_tokens=16))
+        assert free.tokens == plain.tokens[:16]
+    assert think == "16" or (not plain.thinking and ended[: len(end)] == end)
+    assert "</think>" not in plain.text
+    assert len(tokens_of(assistant, plain.thinking)) <= int(think) + 2
 
 
 @pytest.mark.parametrize(("think", "temperature"), [("0", 0.8), ("16", 0.0)])

@@ -126,12 +126,7 @@ class Ground:
             cwd=self.folder,
         )
 
-    def run(
-        self,
-        *arguments: str,
-        said: bytes = b"",
-        **more: Any,
-    ) -> Ended:
+    def run(self, *arguments: str, said: bytes = b"", **more: Any) -> Ended:
         """Run the command to its end; `more` is as for `start`."""
         with self.start(*arguments, stdin=subprocess.PIPE, **more) as process:
             try:

@@ -110,9 +110,7 @@ def another_is_frozen(ground: Ground, _: Random) -> str:
 
 
 @contextmanager
-def _killed_at_the_end(
-    process: "subprocess.Popen[bytes]",
-) -> Iterator["subprocess.Popen[bytes]"]:
+def _killed_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
     """Kill a process that is left, frozen or not: nobody would ever end it."""
     with process:
         try:

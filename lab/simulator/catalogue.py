@@ -10,17 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lab.simulator.costs import (
-    ACROSS,
-    DEAR,
-    DIPS,
-    EIGHTH,
-    F16,
-    GPU,
-    PUBLISHED,
-    Q4_K_M,
-    TABLES,
-)
+from lab.simulator.costs import ACROSS, DEAR, DIPS, EIGHTH, F16, GPU, PUBLISHED, Q4_K_M, TABLES
 from lab.simulator.texts import (
     Stretch,
     adversarial,

@@ -36,6 +36,8 @@ _TOKENS = {
 """Special tokens of SmolLM2 that it has hardly seen, and what stands around pictures."""
 _SECTIONS = [16, 8, 8, 0]
 """Pairs of numbers of a head that turn with each of the four positions."""
+_LAYERS = (*range(8), *range(22, 30))
+"""Those of SmolLM2 that a target has: half of the time, and what it says changes with every picture."""
 _F32, _F16 = 0, 1
 Shapes = dict[str, tuple[int, ...]]
 Values = dict[str, str | float | Sequence[float]]
@@ -64,25 +66,28 @@ def write_encoder(kind: str, target: Path, path: Path, seed: int = 1) -> Path:
 
 
 def seeing_target(source: Path, folder: Path, *, mrope: bool = False) -> Path:
-    """Return SmolLM2 with the tokens that stand around pictures; with M-RoPE, it is another architecture that computes the same of texts.
-
-    One that is there is taken.
-    """
+    """Return some layers of SmolLM2 with tokens around pictures; with M-RoPE, an architecture that computes the same of texts."""
     layout, values = read_layout(source), dict[str, bytes]()
     for key, value in layout.values.items():
         values[key.replace("llama.", "qwen2vl.") if mrope else key] = value
     for old, new in _TOKENS.items():
         tokens = values["tokenizer.ggml.tokens"].replace(encoded(old)[4:], encoded(new)[4:])
         values["tokenizer.ggml.tokens"] = tokens
+    values[f"{'qwen2vl' if mrope else 'llama'}.block_count"] = encoded(len(_LAYERS))
     if mrope:
         values["general.architecture"] = encoded("qwen2vl")
         values["qwen2vl.rope.dimension_sections"] = encoded(_SECTIONS)
-    heads = {f"blk.{layer}.attn_{name}.weight" for layer in range(99) for name in "qk" if mrope}
+    heads = {f"blk.{layer}.attn_{name}.weight" for layer in _LAYERS for name in "qk" if mrope}
+    names = {t.name: t.name for t in layout.tensors if not t.name.startswith("blk.")}
+    for number, layer in enumerate(_LAYERS):
+        found = (t.name for t in layout.tensors if t.name.startswith(f"blk.{layer}."))
+        names |= {name: name.replace(f".{layer}.", f".{number}.") for name in found}
 
     def tensors(original: BinaryIO) -> list[NewTensor]:
         return [
-            NewTensor(t.name, t, _turned(original, t) if t.name in heads else copied(original, t))
+            NewTensor(new, t, _turned(original, t) if t.name in heads else copied(original, t))
             for t in layout.tensors
+            if (new := names.get(t.name))
         ]
 
     made = folder / f"{source.stem[:40]}-{'mrope' if mrope else 'sees'}.gguf"
