@@ -123,7 +123,7 @@ def test_a_prediction_is_accepted_from_and_changes_no_text(
 ) -> None:
     assistant = opened(smollm2_path, "lookup", exact=True)
     sampling = SamplingParams(temperature=temperature, top_k=5)
-    options = ReplyOptions(sampling, seed=3, max_tokens=80)
+    options = ReplyOptions(sampling, seed=3, max_tokens=48)
     messages = (Message.user(f"Give each function a docstring.\n\n{CODE}"),)
     request = Request(1, messages, options, ephemeral=True, deterministic=True)
 

@@ -175,7 +175,7 @@ def converse(speaker: Assistant, policy: CallPolicy, seed: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "runs", [25, pytest.param(250, marks=pytest.mark.slow)], ids=["some", "many"]
+    "runs", [25, pytest.param(150, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_a_model_that_wants_to_call_everything_calls_what_it_may(runs: int) -> None:
     tellers, random = Tellers([Caller(spelled(" <"))], most_rows=64), Random(19)

@@ -36,7 +36,7 @@ def test_a_guess_is_rather_too_large() -> None:
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough() -> None:
     """A guess by characters is too small here: it is loaded again."""
-    prompt = "zq xj " * 200
+    prompt = "zq xj " * 150
     words = ("run", "demo", "--json", "--seed", "1", "-n", "4", "--draft", "off", *PLAIN, "-")
     answers = []
     for flags in ((), ("--ctx", "2048")):

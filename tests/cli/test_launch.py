@@ -64,11 +64,12 @@ sys.exit(int(os.environ.get("FAKE_CODE", "0")))
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A machine where every agent is the fake one, with a data directory that is new but for downloads."""
+    """A machine where every agent is the fake one, with a data directory that is new but for downloads and what was measured."""
     usual, own = data_dir(), tmp_path / "data"
-    (usual / "blobs").mkdir(parents=True, exist_ok=True)
     own.mkdir()
-    (own / "blobs").symlink_to(usual / "blobs")
+    for name in ("blobs", "calibration"):
+        (usual / name).mkdir(parents=True, exist_ok=True)
+        (own / name).symlink_to(usual / name)
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(own))
     (tmp_path / "bin").mkdir()
     for agent in AGENTS.values():

@@ -35,10 +35,11 @@ def real(test: Function) -> Function:
 
 @pytest.fixture(scope="module", autouse=True)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A data directory that is new but for downloads: no other test's server is seen in it."""
+    """A data directory that is new but for downloads and what was measured: no other test's server is seen in it."""
     usual, own = data_dir(), tmp_path_factory.mktemp("data")
-    (usual / "blobs").mkdir(parents=True, exist_ok=True)
-    (own / "blobs").symlink_to(usual / "blobs")
+    for name in ("blobs", "calibration"):
+        (usual / name).mkdir(parents=True, exist_ok=True)
+        (own / name).symlink_to(usual / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(PLACE, str(own))
         yield

@@ -101,7 +101,7 @@ SWEEP = int(os.environ.get("LOCALSPEC_WORLD_SEEDS", "0"))
 
 
 def seeds(name: str) -> range:
-    return range(SWEEP or (5 if name.startswith(CHANGING) else 2))
+    return range(SWEEP or (3 if name.startswith(CHANGING) else 2))
 
 
 # What is reached where a twentieth is not: `docs/decisions/policy.md`. A policy that promises to lose no more than a budget

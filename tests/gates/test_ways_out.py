@@ -1,4 +1,4 @@
-"""Planted secrets on every way out, alone and in rounds as drafting confirms them; ten times as many where LOCALSPEC_LONG_TESTS is set."""
+"""Planted secrets on every way out, alone and in rounds as drafting confirms them; five times as many where LOCALSPEC_LONG_TESTS is set."""
 
 import io
 import json
@@ -37,7 +37,7 @@ from tests.tui.test_gate import on_disk
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
-COUNT = (20 if LONG else 2) * len(FORMATS)
+COUNT = (10 if LONG else 2) * len(FORMATS)
 EACH, TURNS = 10, 20
 SECRETS = secrets_of(COUNT, seed=21)
 TEXTS = texts_of(SECRETS, EACH)
