@@ -75,7 +75,7 @@ def end_of(assistant: Assistant) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("think", "temperature", "seed"), [("0", 0.0, 0), ("16", 0.8, 2), (None, 0.8, 0)]
+    ("think", "temperature", "seed"), [("0", 0.0, 0), ("16", 0.8, 1), (None, 0.8, 0)]
 )
 def test_thoughts_end_after_their_budget_and_drafting_changes_no_token(
     assistant: Assistant, think: str | None, temperature: float, seed: int
@@ -88,12 +88,21 @@ def test_thoughts_end_after_their_budget_and_drafting_changes_no_token(
     if think is None:
         return
     ended = list(plain.tokens)
-    if think == "16" and ended[16 : 16 + len(end)] == end:
-        free, _ = both(assistant, seed, replace(options, think="on", max_tokens=16))
-        assert free.tokens == plain.tokens[:16]
     assert think == "16" or (not plain.thinking and ended[: len(end)] == end)
     assert "</think>" not in plain.text
     assert len(tokens_of(assistant, plain.thinking)) <= int(think) + 2
+
+
+def test_thoughts_begin_as_without_a_budget(assistant: Assistant) -> None:
+    end = end_of(assistant)
+    for seed in (1, 0, 2):  # which thoughts are long enough depends on the model
+        options = ReplyOptions(SamplingParams(temperature=0.8), seed, 20, think="16")
+        cut, _ = both(assistant, seed, options)
+        if [*cut.tokens[16:]] == end[:4]:
+            break
+    assert [*cut.tokens[16:]] == end[:4]
+    free, _ = both(assistant, seed, replace(options, think="on", max_tokens=16))
+    assert free.tokens == cut.tokens[:16]
 
 
 @pytest.mark.parametrize(("think", "temperature"), [("0", 0.8), ("16", 0.0)])
