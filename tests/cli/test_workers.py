@@ -43,20 +43,14 @@ print(*log_lines(), sep="\\n")
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[RunningWorker]:
-    with working() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def address() -> str:
     """Where one worker after another is, so that what is measured of one is known of the next."""
     return free_address()
 
 
-@pytest.fixture(scope="module")
-def another() -> Iterator[RunningWorker]:
-    with working() as found:
+@pytest.fixture
+def worker(address: str) -> Iterator[RunningWorker]:
+    with working(at=address) as found:
         yield found
 
 
@@ -77,17 +71,17 @@ def text(done: Done) -> str:
 
 @pytest.mark.usefixtures("smollm2_path")
 def test_all_layers_are_on_the_workers_which_give_the_bytes_of_this_machine(
-    smollm2_path: Path, worker: RunningWorker, another: RunningWorker
+    smollm2_path: Path, worker: RunningWorker
 ) -> None:
-    for workers in ([worker], [worker, another]):
-        out = placed(smollm2_path, *(each.address for each in workers))
-        assert "offloaded 31/31 layers to GPU" in out
-        assert all(f"[{each.address}] model buffer size" in out for each in workers)
-        free, total = ast.literal_eval(out.splitlines()[0])
-        assert free == int(0.75 * total) > 0, "a quarter of a worker's RAM is its own"
     here = text(run("--device", "CPU"))
-    assert text(run("--workers", worker.address)) == here
-    assert text(run("--workers", f"{worker.address},{another.address}")) == here
+    with working() as another:
+        for addresses in ([worker.address], [worker.address, another.address]):
+            out = placed(smollm2_path, *addresses)
+            assert "offloaded 31/31 layers to GPU" in out
+            assert all(f"[{each}] model buffer size" in out for each in addresses)
+            free, total = ast.literal_eval(out.splitlines()[0])
+            assert free == int(0.75 * total) > 0, "a quarter of a worker's RAM is its own"
+            assert text(run("--workers", ",".join(addresses))) == here
 
 
 @pytest.mark.usefixtures("smollm2_path")
