@@ -31,7 +31,7 @@ _UNTIMED: dict[str, Any] = {
     "suppress_health_check": [HealthCheck.too_slow],
 }
 settings.register_profile("default", **_UNTIMED, max_examples=40)
-settings.register_profile("ci", **_UNTIMED, derandomize=True, print_blob=True)
+settings.register_profile("ci", **_UNTIMED, max_examples=60, derandomize=True, print_blob=True)
 # Whoever runs the tests may have a registry and settings of their own.
 os.environ["LOCALSPEC_CONFIG_DIR"] = os.path.join(os.devnull, "none")  # noqa: PTH118 - a variable
 # Nor do tests belong among what drafting did on their machine.

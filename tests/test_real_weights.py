@@ -153,7 +153,7 @@ def batch_answers(
     source.write_text("".join(f"{json.dumps({'prompt': line})}\n" for line in LINES))
     output.unlink(missing_ok=True)
     done = command(
-        "batch", "--exact", "--ctx", "512", "--seed", "7", "--max-tokens", "24", "--target", str(target),
+        "batch", "--exact", "--ctx", "512", "--seed", "7", "--max-tokens", "16", "--target", str(target),
         "--temperature", str(temperature), *flags, str(source), "-o", str(output), timeout_s=900,
     )  # fmt: skip
     assert done.code == 0, done.err
