@@ -13,8 +13,8 @@ from localspec.grammar import Grammars, require_sound
 from localspec.grammar import automaton as automaton_module
 from localspec.grammar.automaton import GrammarAutomaton, GrammarState, _Cursor
 from localspec.options import ReplyOptions
-from tests.decoding.planting import plant
 from tests.grammar.answers import END, ByteVocabulary
+from tests.support.planting import Bug, plant, table
 
 PERSON = {
     "type": "object",
@@ -122,17 +122,23 @@ def test_places_far_from_each_other_have_their_own_masks() -> None:
     check_far(1)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("self._matcher.rollback(back)", "self._matcher.rollback(0)"), ("self._matcher.rollback(back)", "self._matcher.rollback(min(back, 1))"),
-        ("tokens[::-1]", "tokens"), ("self._at = state", "pass"),
-    ],
-)  # fmt: skip
+ELSEWHERE = table(
+    """
+    _Cursor._go_to
+    never goes back | call rollback | self._matcher.rollback(0)
+    goes back by one | call rollback | self._matcher.rollback(min(back, 1))
+    goes on in the wrong order | call consume_tokens | self._matcher.consume_tokens(tokens)
+    forgets where it is | name state 1 | self._at
+    """,
+    _Cursor._go_to,
+)
+
+
+@pytest.mark.parametrize("bug", ELSEWHERE, ids=lambda bug: bug.name)
 def test_a_matcher_that_stands_elsewhere_is_caught(
-    right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+    bug: Bug, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, _Cursor._go_to, right, wrong)
+    plant(monkeypatch, bug)
     with pytest.raises((AssertionError, PassFailed)):
         check_all()
 
@@ -153,8 +159,8 @@ def test_eog_may_follow_exactly_where_the_grammar_may_end() -> None:
 
 
 def test_an_end_that_is_allowed_too_early_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = "state.cursor.mask(state)[ids]"
-    plant(monkeypatch, GrammarAutomaton.allows, right, f"{right} | np.isin(ids, [*self._eog])")
+    wrong = "_ | np.isin(np.arange(len(_)), [*self._eog])"
+    plant(monkeypatch, Bug("an end at any time", GrammarAutomaton.allows, "call mask", wrong))
     with pytest.raises(AssertionError):
         test_eog_may_follow_exactly_where_the_grammar_may_end()
 
@@ -183,7 +189,8 @@ def test_what_is_forced_is_all_that_may_follow_and_no_more_is_said() -> None:
 def test_a_forced_token_that_is_not_looked_at_again_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plant(monkeypatch, _Cursor.forced, "tuple(forced)", "(*forced, *tokens[-1:], 1)[:6]")
+    wrong = "(*forced, *tokens[-1:], 1)[:6]"
+    plant(monkeypatch, Bug("more than is forced", _Cursor.forced, "return", wrong))
     with pytest.raises(AssertionError):
         test_what_is_forced_is_all_that_may_follow_and_no_more_is_said()
 

@@ -24,10 +24,10 @@ from localspec.models.gguf import read_header
 from localspec.models.memory import model_shape, predict
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.chat.answers import answers
-from tests.decoding.planting import plant
 from tests.llama import tiny_models
 from tests.llama.test_memory_agrees import logged
 from tests.llama.tiny_mamba import SUPPRESSED, write
+from tests.support.planting import Bug, plant
 
 Patch = pytest.MonkeyPatch
 
@@ -149,7 +149,7 @@ def check_sequences_are_as_alone(model: LlamaModel, random: Random) -> None:
 def test_snapshots_stay_with_their_sequences(model: LlamaModel, monkeypatch: Patch) -> None:
     check_several_are_as_alone(model)
     monkeypatch.setattr(NativeContext, "_take_cells", lambda *_: None)
-    plant(monkeypatch, NativeContext.clear, "elif self._has_cells:", "elif False:")
+    plant(monkeypatch, Bug("no cells", NativeContext.clear, "if", "False", 1))
     with pytest.raises(AssertionError):
         check_several_are_as_alone(model)
 
