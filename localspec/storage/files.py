@@ -23,11 +23,6 @@ def private_directory(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)  # raises where it is a file
 
 
-def private_opener(path: str, flags: int) -> int:
-    """Open a file as `open` does; one that is made is its owner's alone."""
-    return os.open(path, flags, 0o600)
-
-
 def write_atomic(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Replace a file; a reader meanwhile, or after a crash, has the old one or the new one, whole.
 
