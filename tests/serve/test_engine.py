@@ -295,6 +295,18 @@ def test_each_rests_by_itself() -> None:
     assert log[:4] == ["b", "unload a", "load a", "a"]
 
 
+def test_what_rests_goes_too_when_there_is_no_room_for_another() -> None:
+    async def work(residence: Residence, memory: Memory) -> None:
+        await until(lambda: residence.residents[0].rests)
+        busy = asyncio.create_task(use(residence, memory, B, steps=50))
+        await asyncio.sleep(0)
+        await use(residence, memory, D)
+        await busy
+        assert [each.model for each in residence.residents] == [D]
+
+    assert follow(work, 0.02)[:5] == ["unload a", "load b", "b", "unload b", "load d"]
+
+
 def test_one_whose_rest_is_about_to_begin_is_loaded_again_for_who_comes() -> None:
     async def work(residence: Residence, memory: Memory) -> None:
         residence.residents[0].expired = True
