@@ -5,6 +5,7 @@ import io
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -129,7 +130,9 @@ def lines(end: int) -> Iterator[Line]:
     return (Line(number, "0" * 16, {}) for number in range(1, end))
 
 
-def test_rows_come_in_order_and_no_more_are_held_than_a_few() -> None:
+def test_rows_come_in_order_and_no_more_are_held_than_a_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ahead = ReadAhead(lines(101), CancelFlag())
     assert [each.number for each in ahead] == [*range(1, 101)]
     assert ahead.ready()
@@ -140,8 +143,10 @@ def test_rows_come_in_order_and_no_more_are_held_than_a_few() -> None:
         for line in lines(51):
             taken.append(line.number)
             yield line
+            time.sleep(0.02 * (line.number > 45))  # they are waited for
         raise OSError("gone")
 
+    monkeypatch.setattr("localspec.batch.source._LOOK_EVERY_S", 0.001)
     ahead = ReadAhead(rows(), CancelFlag())
     for number in range(50):
         assert next(ahead).number == number + 1

@@ -59,7 +59,7 @@ def test_what_is_wrong_with_a_file_is_one_line(text: str, word: str) -> None:
 
 
 NO_SECRETS = [
-    "password = getpass.getpass()", "token = tokenize.generate_tokens(readline)", "the password is: correct",
+    "+11 11 111 11 11", "+41 11 141 14 14", "password = getpass.getpass()", "token = tokenize.generate_tokens(readline)", "the password is: correct",
     'password = "changeme-example1"', "https://docs.python.org:443/3/library/re.html#re.compile",
     "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "commit 3e68e70aa0459c2d1b64989511787d70f1e2d3c4", "550e8400-e29b-41d4-a716-446655440000",

@@ -56,6 +56,7 @@ def test_figures_are_sums_of_what_was_recorded(tmp_path: Path) -> None:
     assert total.seconds == pytest.approx(80 * 0.030 + 20 * 0.025)
     assert total.stages_s["draft"] == pytest.approx(80 * 0.005)
     assert "50%" in terminal_view(report)
+    assert f"{NAME}: 25.0 ms per token without drafting, in 20 rounds" in terminal_view(report)
     document = json.loads(as_json(report))
     assert document["total"]["accepted"] == total.accepted
     assert document["workloads"]["chat"]["rounds"] == 50

@@ -102,10 +102,10 @@ def test_tools_and_resources_can_be_called(here: MCPServer) -> None:
         assert failed.is_error
         assert "sold out" in failed.text
         assert box.call("shop__read_resource", '{"uri": "shop://none"}').is_error
-        proposal = box.box.propose(ToolCall("1", "shop__price", '{"item": "tea"}'))
+        proposal = box.box.propose(ToolCall("1", "shop__price", '{"item": "thé"}'))
         assert (proposal.access, proposal.error) == (Access.RUN, None)
         assert "shop__price" in proposal.summary
-        assert '"item": "tea"' in proposal.preview
+        assert '"item": "thé"' in proposal.preview
         for name, wrong, word in (("price", "[]", "JSON"), ("price", "{", "JSON"), ("none", "{}", "offers 'shop__none'")):  # fmt: skip
             call = ToolCall("1", f"shop__{name}", wrong)
             assert word in (box.box.propose(call).error or "")
@@ -115,6 +115,7 @@ def test_tools_and_resources_can_be_called(here: MCPServer) -> None:
     assert not box.notes
     assert box.names == []
     assert box.call("shop__price").is_error
+    assert connection.text_of([], {"thé": 2}) == '{"thé": 2}'
     box.box.close()
 
 
