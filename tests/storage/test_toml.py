@@ -1,12 +1,15 @@
-"""One key of a TOML text is changed, and nothing else."""
+"""One key of a TOML text is changed, and nothing else; what is wrong is told with what may be there."""
 
 import tomllib
+from typing import Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.storage.toml import Value, with_key
+from localspec.errors import UsageError
+from localspec.storage.toml import Value, convert, with_key
 from tests.examples import examples
 from tests.support.checks import refuses
 
@@ -62,3 +65,12 @@ def test_any_text_can_be_a_value(values: dict[str, str], key: str) -> None:
         text = with_key(text, name, value)
     assert tomllib.loads(text) == values
     assert tomllib.loads(with_key(text, key, "new"))[key] == "new"
+
+
+class Paint(msgspec.Struct):
+    colour: Literal["red", "blue"] | None = None
+
+
+def test_a_wrong_choice_is_told_with_all_that_there_are() -> None:
+    with pytest.raises(UsageError, match=r"colour is 'green': choose one of blue, red$"):
+        convert({"colour": "green"}, Paint, "a.toml")
