@@ -37,7 +37,7 @@ _TOKENS = {
 _SECTIONS = [16, 8, 8, 0]
 """Pairs of numbers of a head that turn with each of the four positions."""
 _LAYERS = (*range(8), *range(22, 30))
-"""Those of SmolLM2 that a target has: half of the time, and what it says changes with every picture."""
+"""The layers of SmolLM2 that a target has: it takes half of the time, and what it says changes with every picture."""
 _F32, _F16 = 0, 1
 Shapes = dict[str, tuple[int, ...]]
 Values = dict[str, str | float | Sequence[float]]
