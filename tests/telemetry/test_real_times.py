@@ -28,6 +28,7 @@ def recorded(folder: Path) -> list[ReplyRecord]:
 def test_stage_times_add_up_to_the_wall_time_around_the_whole_answer(
     draft: str, smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (data_dir() / "calibration").mkdir(parents=True, exist_ok=True)
     (tmp_path / "calibration").symlink_to(data_dir() / "calibration")
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
