@@ -49,13 +49,13 @@ def thinking(target: Path, mode: str, **more: Any) -> Assistant:
         pytest.param("pair", marks=pytest.mark.pair),
     ],
 )
-def assistant(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Assistant]:
-    """SmolLM2 in every mode, and the Qwen pair."""
-    mode, target, draft_model = request.param, smollm2_path, None
+def assistant(request: pytest.FixtureRequest, six_layers_path: Path) -> Iterator[Assistant]:
+    """A part of SmolLM2 in every mode, and the Qwen pair."""
+    mode, target, draft_model = request.param, six_layers_path, None
     if mode == "pair":
         mode, (target, draft_model) = "model", request.getfixturevalue("qwen_paths")
     if mode == "auto":
-        draft_model = smollm2_path
+        draft_model = six_layers_path
     with closing(thinking(target, mode, draft_model=draft_model)) as made:
         yield made
 
@@ -134,17 +134,17 @@ def test_what_a_gate_masks_is_the_same_with_drafts_and_every_token_has_a_logprob
     assert len(logprobs) == len(reply.tokens)
 
 
-def test_what_is_forced_is_drafted_and_accepted(smollm2_path: Path) -> None:
+def test_what_is_forced_is_drafted_and_accepted(six_layers_path: Path) -> None:
     options = ReplyOptions(SamplingParams(temperature=0), 1, 40, think="16")
-    with closing(thinking(smollm2_path, "forced")) as made:
+    with closing(thinking(six_layers_path, "forced")) as made:
         reply, _ = both(made, 1, options)
         end = end_of(made)
     assert list(reply.tokens[16 : 16 + len(end)]) == end
     assert reply.acceptance.drafted == reply.acceptance.accepted == len(end)
 
 
-def test_several_at_once_answer_as_each_would_alone(smollm2_path: Path) -> None:
-    made = thinking(smollm2_path, "lookup", parallel=3)
+def test_several_at_once_answer_as_each_would_alone(six_layers_path: Path) -> None:
+    made = thinking(six_layers_path, "lookup", parallel=3)
     requests = [
         Request(
             number,
@@ -167,9 +167,9 @@ def test_several_at_once_answer_as_each_would_alone(smollm2_path: Path) -> None:
     made.close()
 
 
-def test_a_model_without_tags_says_so(smollm2_path: Path) -> None:
+def test_a_model_without_tags_says_so(six_layers_path: Path) -> None:
     options = ReplyOptions(SamplingParams(temperature=0), 1, 8)
-    with closing(opened(smollm2_path)) as assistant:
+    with closing(opened(six_layers_path)) as assistant:
         usual = assistant.reply(QUESTIONS[0], options)
         for think in ("off", "low", "16"):
             reply = assistant.reply(QUESTIONS[0], replace(options, think=think))

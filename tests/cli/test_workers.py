@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,14 @@ from localspec.batch.batch import Tally
 from localspec.cli.batch import BatchRun
 from localspec.cli.main import localspec as cli
 from localspec.launch.plan import LoadPlan
-from tests.cli.command import Done, assert_one_complaint, localspec, started
+from tests.cli.command import assert_one_complaint, localspec, started
 from tests.llama import tiny_models
 from tests.waiting import PATIENCE_S
 from tests.workers import RunningWorker, free_address, require_rpc, working
 
 pytestmark = pytest.mark.slow
 
-ASKED = ("-m", "smollm2-135m", "--draft", "off", "--ctx", "512", "--temperature", "0")
-EXACT = (*ASKED, "--exact", "--threads", "1")
+ASKED = ("--draft", "off", "--ctx", "512", "--temperature", "0", "--exact", "--threads", "1")
 STORY = ("--raw", "Once upon a time")
 # What llama.cpp says of where the layers are, on one line each.
 _PLACED = """
@@ -59,40 +57,41 @@ def placed(path: Path, *addresses: str) -> str:
     return subprocess.run(program, capture_output=True, text=True, check=True).stdout
 
 
-def run(*words: str, count: int = 24) -> Done:
-    return localspec("run", *EXACT, "-n", str(count), "--json", *words, *STORY)
+@pytest.fixture(scope="module")
+def exact(six_layers_path: Path) -> tuple[str, ...]:
+    """Flags of an exact answer."""
+    return ("--target", str(six_layers_path), *ASKED)
 
 
-def text(done: Done) -> str:
+def text(exact: tuple[str, ...], *words: str, count: int = 24) -> str:
+    done = localspec("run", *exact, "-n", str(count), "--json", *words, *STORY)
     assert done.code == 0, done.err
     found: str = json.loads(done.out)["text"]
     return found
 
 
-@pytest.mark.usefixtures("smollm2_path")
 def test_all_layers_are_on_the_workers_which_give_the_bytes_of_this_machine(
-    smollm2_path: Path, worker: RunningWorker
+    six_layers_path: Path, worker: RunningWorker, exact: tuple[str, ...]
 ) -> None:
-    here = text(run("--device", "CPU"))
+    here = text(exact, "--device", "CPU")
     with working() as another:
         for addresses in ([worker.address], [worker.address, another.address]):
-            out = placed(smollm2_path, *addresses)
-            assert "offloaded 31/31 layers to GPU" in out
+            out = placed(six_layers_path, *addresses)
+            assert "offloaded 7/7 layers to GPU" in out
             assert all(f"[{each}] model buffer size" in out for each in addresses)
             free, total = ast.literal_eval(out.splitlines()[0])
             assert free == int(0.75 * total) > 0, "a quarter of a worker's RAM is its own"
-            assert text(run("--workers", ",".join(addresses))) == here
+            assert text(exact, "--workers", ",".join(addresses)) == here
 
 
-@pytest.mark.usefixtures("smollm2_path")
 @pytest.mark.first(1)
 @pytest.mark.parametrize("after_bytes", [40, 1, 103])
 def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(
-    after_bytes: int, address: str
+    after_bytes: int, address: str, exact: tuple[str, ...]
 ) -> None:
     with (
         working(at=address) as dying,
-        started("run", *EXACT, "--workers", dying.address, "-n", "400", *STORY) as process,
+        started("run", *exact, "--workers", dying.address, "-n", "400", *STORY) as process,
     ):
         begun = process.stdout.read(after_bytes)
         dying.kill()
@@ -102,22 +101,17 @@ def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(
     *_, last = err.decode().splitlines()
     assert last.startswith(f"localspec: worker {dying.address} is gone")
     assert "Traceback" not in err.decode()
-    answer = (begun + out).decode()
+    answer, alone = (begun + out).decode(), text(exact, "--device", "CPU", count=64)
     assert answer.endswith("\n")
-    assert answer[:-1][: len(alone())] == alone()[: len(answer) - 1]
+    assert answer[:-1][: len(alone)] == alone[: len(answer) - 1]
 
 
-@cache
-def alone() -> str:
-    """Return the text of this machine on its own."""
-    return text(run("--device", "CPU", count=64))
-
-
-@pytest.mark.usefixtures("smollm2_path")
-def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path, address: str) -> None:
+def test_a_batch_whose_worker_died_goes_on_where_it_stopped(
+    tmp_path: Path, address: str, exact: tuple[str, ...]
+) -> None:
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(f'{{"prompt": "Number {n} is"}}\n' for n in range(12)))
-    options = ("batch", str(source), "-o", str(output), *EXACT, "--raw", "-n", "24", "--seed", "1")
+    options = ("batch", str(source), "-o", str(output), *exact, "--raw", "-n", "24", "--seed", "1")
     with working(at=address) as dying, started(*options, "--workers", dying.address) as process:
         while not (output.exists() and output.read_bytes().count(b"\n") >= 2):
             assert process.poll() is None
