@@ -73,13 +73,13 @@ def assert_alike(told: list[TokenLogprob], wanted: Delta) -> None:
 
 @pytest.mark.slow
 @pytest.mark.weights
-def test_they_are_those_of_the_rows_with_and_without_drafting(smollm2_path: Path) -> None:
-    with closing(opened(smollm2_path, "model", options=EXACT)) as assistant:
+def test_they_are_those_of_the_rows_with_and_without_drafting(six_layers_path: Path) -> None:
+    with closing(opened(six_layers_path, "model", options=EXACT)) as assistant:
         plain, reply = told_by(assistant, drafting=False)
         drafted, again = told_by(assistant, drafting=True)
     assert again.tokens == reply.tokens
     assert again.acceptance.accepted > 0
-    wanted = by_llama_cpp(smollm2_path, PROMPT, reply.prompt_tokens, reply.tokens)
+    wanted = by_llama_cpp(six_layers_path, PROMPT, reply.prompt_tokens, reply.tokens)
     assert len(wanted) > 10
     for told in (plain, drafted):
         assert "".join(each.piece for each in told) == reply.text
@@ -90,9 +90,9 @@ def test_they_are_those_of_the_rows_with_and_without_drafting(smollm2_path: Path
 @pytest.mark.weights
 @pytest.mark.parametrize("draft", ["off", "lookup"])
 def test_those_of_a_prompt_are_those_of_its_rows_and_change_no_answer(
-    smollm2_path: Path, draft: str
+    six_layers_path: Path, draft: str
 ) -> None:
-    with closing(opened(smollm2_path, draft, options=EXACT)) as assistant:
+    with closing(opened(six_layers_path, draft, options=EXACT)) as assistant:
         bare, reply = told_by(assistant, drafting=True)
         told, again = told_by(assistant, drafting=True, echo=True, keep=0, deterministic=True)
         ids = assistant.models.tokenizer.tokenize(PROMPT, add_special=True, parse_special=True)
@@ -100,7 +100,7 @@ def test_those_of_a_prompt_are_those_of_its_rows_and_change_no_answer(
     assert told[len(ids) :] == bare
     assert "".join(each.piece for each in told[: len(ids)]) == PROMPT
     assert (told[0].logprob, told[0].top) == (None, ())
-    assert_alike(told[1 : len(ids)], by_llama_cpp(smollm2_path, PROMPT, 1, ids[1:]))
+    assert_alike(told[1 : len(ids)], by_llama_cpp(six_layers_path, PROMPT, 1, ids[1:]))
 
 
 CODE = """def mean(values):

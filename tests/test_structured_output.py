@@ -23,9 +23,9 @@ ANYTHING = "root ::= [\\x01-\\U0010FFFF]*"
 
 
 @pytest.fixture(scope="module", params=["model", "lookup"])
-def assistant(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Assistant]:
+def assistant(request: pytest.FixtureRequest, six_layers_path: Path) -> Iterator[Assistant]:
     """SmolLM2, drafted for by itself or from the text, at widths that are safe to the bit."""
-    with closing(opened(smollm2_path, request.param, exact=True, draft_length=3)) as assistant:
+    with closing(opened(six_layers_path, request.param, exact=True, draft_length=3)) as assistant:
         yield assistant
 
 

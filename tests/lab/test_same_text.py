@@ -24,13 +24,15 @@ def test_texts_are_compared_with_the_first_mode_of_the_same_prompt() -> None:
 
 @pytest.mark.slow
 @pytest.mark.weights
-@pytest.mark.usefixtures("smollm2_path")
 def test_a_second_call_continues_behind_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    six_layers_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "out.jsonl"
     words = ("--modes", "off,lookup:3", "--kernels", "exact")
-    few = ("--max-tokens", "3", "--temperatures", "0")
+    few = ("--max-tokens", "3", "--temperatures", "0", "--target", str(six_layers_path))
     for prompts in (1, 2):
         monkeypatch.setattr(sys, "argv", ["x", str(out), *words, *few, "--prompts", str(prompts)])
         same_text.main()

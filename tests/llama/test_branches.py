@@ -176,10 +176,12 @@ def test_what_was_branched_is_saved_and_put_back_as_it_was(tiny: LlamaModel) -> 
 
 @pytest.mark.weights
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_same_bytes_under_exact_with_branches(smollm2_path: Path, temperature: float) -> None:
+def test_the_same_bytes_under_exact_with_branches(
+    six_layers_path: Path, temperature: float
+) -> None:
     options = ReplyOptions(SamplingParams(temperature=temperature), seed=11, max_tokens=48)
     path, questions = (
-        str(smollm2_path),
+        str(six_layers_path),
         ("Name three rivers, and say where they are.", "The longest?"),
     )
     launch = LaunchOptions(target=path, draft="off", exact=True, load=LoadOptions(n_ctx=512))

@@ -104,8 +104,8 @@ def loaded(path: Path, draft: str, options: LoadOptions = OPTIONS) -> Assistant:
     return load(make_plan(launch)).assistant
 
 
-def test_a_stop_in_any_pass(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drafting = loaded(smollm2_path, "model:3")
+def test_a_stop_in_any_pass(six_layers_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drafting = loaded(six_layers_path, "model:3")
     models, made, stop_in, decode = drafting.models, list[int](), list[int](), native.llama_decode
     assert models.draft_model is not None
 
@@ -141,8 +141,8 @@ def answer(assistant: Assistant, max_tokens: int, temperature: float = 0.0) -> R
 
 
 @pytest.mark.parametrize("draft", ["off", "lookup:4", "model:3"])
-def test_every_row_lies_in_its_buffer(audit: Audit, smollm2_path: Path, draft: str) -> None:
-    assistant = loaded(smollm2_path, draft)
+def test_every_row_lies_in_its_buffer(audit: Audit, six_layers_path: Path, draft: str) -> None:
+    assistant = loaded(six_layers_path, draft)
     replies = [answer(assistant, 24, temperature) for temperature in (0.0, 0.9)]
     assistant.close()
     gc.collect()
@@ -175,7 +175,7 @@ def check_no_growth(act: Callable[[], None], times: int, most_kb: int) -> None:
 
 
 @on_linux
-def test_loads_and_switches_leave_nothing_behind(smollm2_path: Path, tmp_path: Path) -> None:
+def test_loads_and_switches_leave_nothing_behind(six_layers_path: Path, tmp_path: Path) -> None:
     path = tiny_mamba.write(tmp_path / "tiny.gguf")
 
     def load_tiny() -> None:
@@ -184,7 +184,7 @@ def test_loads_and_switches_leave_nothing_behind(smollm2_path: Path, tmp_path: P
         model.close()
 
     def switch() -> None:
-        assistant = loaded(smollm2_path, "lookup:4")
+        assistant = loaded(six_layers_path, "lookup:4")
         answer(assistant, 3)
         assistant.close()
         load_tiny()
@@ -197,11 +197,11 @@ def test_loads_and_switches_leave_nothing_behind(smollm2_path: Path, tmp_path: P
 
 
 @on_linux
-def test_what_a_pair_took_is_given_back_when_it_is_closed(smollm2_path: Path) -> None:
+def test_what_a_pair_took_is_given_back_when_it_is_closed(six_layers_path: Path) -> None:
     """Left to itself, GNU's library keeps 60 to 100 MB of it: in steps, as larger contexts follow smaller ones."""
 
     def left(n_ctx: int, draft: str) -> int:
-        assistant = loaded(smollm2_path, draft, LoadOptions(n_ctx=n_ctx, threads=1))
+        assistant = loaded(six_layers_path, draft, LoadOptions(n_ctx=n_ctx, threads=1))
         answer(assistant, 3)
         assistant.close()
         return in_use()[2]

@@ -76,8 +76,8 @@ def test_memory_is_predicted_and_layers_are_where_they_were_sent(memory: Memory)
     assert shared["RPC0"][1] > shared["RPC1"][1] > 0
 
 
-def test_the_same_bits_anywhere(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
-    job = {"do": "gap", "path": str(smollm2_path), "options": EXACT | {"devices": CPU}}
+def test_the_same_bits_anywhere(servers: list[str], six_layers_path: Path, tmp_path: Path) -> None:
+    job = {"do": "gap", "path": str(six_layers_path), "options": EXACT | {"devices": CPU}}
     others = ((REMOTE, 10), (REMOTE, None), (BOTH, None))
     jobs = [
         {**job, "others": EXACT | {"devices": devices, "gpu_layers": count}}
@@ -86,9 +86,9 @@ def test_the_same_bits_anywhere(servers: list[str], smollm2_path: Path, tmp_path
     assert results(servers, jobs, tmp_path) == [0.0] * len(jobs)
 
 
-def test_a_prompt_before_its_row(servers: list[str], smollm2_path: Path, tmp_path: Path) -> None:
+def test_a_prompt_before_its_row(servers: list[str], six_layers_path: Path, tmp_path: Path) -> None:
     options = {"devices": ["RPC0"], "n_ctx": 1024, "n_batch": 64}
-    job = {"do": "prompt", "path": str(smollm2_path), "options": options, "tokens": 512}
+    job = {"do": "prompt", "path": str(six_layers_path), "options": options, "tokens": 512}
     times = results(servers, [{**job, "pass_s": each} for each in (None, 1e-9, 1e9)], tmp_path)
     assert [chunk for *_, chunk in times] == [64, 32, 64]
     # Whatever would only have been sent, the row would have waited for.

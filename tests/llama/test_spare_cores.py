@@ -160,12 +160,14 @@ def test_threads_of_passes(smollm2_path: Path, count: int, monkeypatch: pytest.M
 
 @pytest.mark.weights
 @pytest.mark.parametrize("exact", [False, True])
-def test_bits_by_threads(smollm2_path: Path, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_by_threads(
+    six_layers_path: Path, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(SpareCores, "threads", lambda _self, _now: 99)
     options = LoadOptions(n_ctx=1024, gpu_layers=0)
     options = options.exact() if exact else options
     tokens = [(7 * i * i + 3) % 40_000 for i in range(700)]
-    model, ends = LlamaModel(smollm2_path, options), ((651, 1), (655, 4), (671, 16))
+    model, ends = LlamaModel(six_layers_path, options), ((651, 1), (655, 4), (671, 16))
     one, two = (LlamaContext(model, options=replace(options, threads=count)) for count in (1, 2))
     for context in (one, two):
         context.prefill(tokens[:650])

@@ -184,12 +184,12 @@ def evaluated(client: httpx.Client, talk: list[dict[str, str]]) -> int:
 
 
 def test_conversations_in_turns_evaluate_what_is_new_also_after_a_restart(
-    smollm2_path: Path, tmp_path: Path
+    six_layers_path: Path, tmp_path: Path
 ) -> None:
     about = "You are guide number {} of a museum of clocks. Answer in one sentence. "
     systems = [{"role": "system", "content": about.format(number) * 16} for number in "123"]
     talks = [[system, user("What is the oldest?")] for system in systems]
-    words = (str(smollm2_path), "--draft", "off", "--parallel", "2", "--ctx", "1024")
+    words = (str(six_layers_path), "--draft", "off", "--parallel", "2", "--ctx", "1024")
     env = {"LOCALSPEC_DATA_DIR": str(tmp_path)}
     with serving(*words, env=env) as client:
         assert min(evaluated(client, talk) for talk in talks) > 200
