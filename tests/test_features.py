@@ -1,12 +1,13 @@
 """A feature's room can be taken away, and `run` and the plain chat answer without it."""
 
-import os
 import subprocess
 import sys
 from functools import cache, partial
 from pathlib import Path
 
 import pytest
+
+from tests.support.machines import with_what_is_known
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
@@ -31,10 +32,7 @@ ALONE = ("gates", "serve", "batch", "bench", "tailor")
 @pytest.fixture(autouse=True)
 def own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a data directory with the models of the usual one, and a history of its own."""
-    usual = Path(os.environ.get("LOCALSPEC_DATA_DIR") or Path.home() / ".local/share/localspec")
-    if (usual / "blobs").is_dir():
-        (tmp_path / "blobs").symlink_to(usual / "blobs")
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path, "blobs")))
 
 
 def answer(room: str, *words: str) -> str:

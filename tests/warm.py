@@ -39,7 +39,10 @@ _STARTING = Lock()
 
 
 class Process:
-    """A running `python -m MODULE ARGUMENTS`, with as much of `subprocess.Popen` as is needed; `env` is all its variables."""
+    """A running `python -m MODULE ARGUMENTS`, with as much of `subprocess.Popen` as is needed.
+
+    `env` is all its variables, `also` a module that is imported beforehand, too.
+    """
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Process:
         cwd: Path | None = None,
         *,
         own_session: bool = False,
+        also: str = "",
     ) -> None:
         self.returncode: int | None = None
         self._hearing = Lock()
@@ -61,8 +65,9 @@ class Process:
         message = json.dumps(request | {"own_session": own_session}).encode()
         with _STARTING:
             # A stream, which macOS has, too: the length first, and the descriptors with it.
-            socket.send_fds(_server(), [len(message).to_bytes(_LENGTH_BYTES, "big")], theirs)
-            _server().sendall(message)
+            server = _server(also)
+            socket.send_fds(server, [len(message).to_bytes(_LENGTH_BYTES, "big")], theirs)
+            server.sendall(message)
         for each in theirs:
             os.close(each)
         self.stdin = os.fdopen(ours_in, "wb")
@@ -101,9 +106,10 @@ def run(
     stdin: bytes = b"",
     cwd: Path | None = None,
     timeout_s: float = 120,
+    also: str = "",
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run `python -m MODULE ARGUMENTS` to its end; kill it and raise `TimeoutExpired` after `timeout_s`."""
-    process = Process(module, arguments, env, cwd)
+    process = Process(module, arguments, env, cwd, also=also)
 
     def write() -> None:
         with suppress(BrokenPipeError), process.stdin:
@@ -122,10 +128,10 @@ def run(
 
 
 @cache
-def _server() -> socket.socket:
+def _server(also: str) -> socket.socket:
     ours, theirs = socket.socketpair()
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(theirs.fileno())],
+        [sys.executable, "-m", __name__, str(theirs.fileno()), also],
         stdin=subprocess.DEVNULL,
         pass_fds=(theirs.fileno(),),
         cwd=ROOT,
@@ -222,6 +228,8 @@ def _import_all() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _import_all()
+    if sys.argv[2]:
+        importlib.import_module(sys.argv[2])
     gc.freeze()  # what is shared stays shared
     _serve(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

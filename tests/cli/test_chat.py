@@ -1,6 +1,5 @@
 """`localspec chat` as a process, in lines."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from localspec.history.archive import History
 from localspec.messages import Message
 from tests.cli.command import PLAIN, localspec, succeed
+from tests.support.machines import with_what_is_known
 
 PATIENCE_S = 240.0  # a machine may be busy with something else
 GREEDY = (*PLAIN, "--temperature", "0", "--max-tokens", "8")
@@ -16,14 +16,9 @@ GREEDY = (*PLAIN, "--temperature", "0", "--max-tokens", "8")
 @pytest.fixture
 def own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data directory with the models of the usual one, and a history of its own."""
-    usual = Path(os.environ.get("LOCALSPEC_DATA_DIR") or Path.home() / ".local/share/localspec")
-    (tmp_path / "data").mkdir()
-    if (usual / "blobs").is_dir():
-        (tmp_path / "data" / "blobs").symlink_to(usual / "blobs")
-    if (usual / "calibration").is_dir():
-        (tmp_path / "data" / "calibration").symlink_to(usual / "calibration")
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    return tmp_path / "data"
+    own = with_what_is_known(tmp_path / "data", "blobs")
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(own))
+    return own
 
 
 def test_commands_need_no_model_and_a_missing_one_is_the_code(bare_machine: dict[str, str]) -> None:

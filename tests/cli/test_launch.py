@@ -26,6 +26,7 @@ from tests.cli.command import (
     succeed,
 )
 from tests.serve.serving import served
+from tests.support.machines import with_what_is_known
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
@@ -65,11 +66,7 @@ sys.exit(int(os.environ.get("FAKE_CODE", "0")))
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A machine where every agent is the fake one, with a data directory that is new but for downloads and what was measured."""
-    usual, own = data_dir(), tmp_path / "data"
-    own.mkdir()
-    for name in ("blobs", "calibration"):
-        (usual / name).mkdir(parents=True, exist_ok=True)
-        (own / name).symlink_to(usual / name)
+    own = with_what_is_known(tmp_path / "data", "blobs")
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(own))
     (tmp_path / "bin").mkdir()
     for agent in AGENTS.values():

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from localspec.engine.running import Running, announced, engine_socket
-from localspec.storage.paths import data_dir
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started, succeed
+from tests.support.machines import with_what_is_known
 from tests.waiting import PATIENCE_S, until
 
 Function = Callable[..., None]
@@ -36,10 +36,7 @@ def real(test: Function) -> Function:
 @pytest.fixture(scope="module", autouse=True)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A data directory that is new but for downloads and what was measured: no other test's server is seen in it."""
-    usual, own = data_dir(), tmp_path_factory.mktemp("data")
-    for name in ("blobs", "calibration"):
-        (usual / name).mkdir(parents=True, exist_ok=True)
-        (own / name).symlink_to(usual / name)
+    own = with_what_is_known(tmp_path_factory.mktemp("data"), "blobs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(PLACE, str(own))
         yield

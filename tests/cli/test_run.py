@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from localspec.storage.paths import data_dir
 from localspec.telemetry.log import read_texts
 from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, started, succeed
+from tests.support.machines import with_what_is_known
 from tests.support.media import picture_file
 
 pytestmark = [pytest.mark.usefixtures("smollm2_path")]
@@ -89,9 +89,7 @@ def test_a_prompt_comes_from_stdin(story: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_saved_answer_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("blobs", "calibration"):
-        (tmp_path / name).symlink_to(data_dir() / name)
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path, "blobs")))
     usual = ("--max-tokens", "4", "--draft", "off")
     figures("Hello", *usual)
     assert not (tmp_path / "history").exists()

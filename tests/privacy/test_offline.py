@@ -12,6 +12,7 @@ import pytest
 from tests import warm
 from tests.cli.command import PLAIN, Done, environment, localspec
 from tests.hostile_repository import hostile_repository
+from tests.support.machines import with_what_is_known
 
 pytestmark = pytest.mark.slow
 
@@ -108,6 +109,7 @@ def test_no_program_connects(trap: dict[str, str], tmp_path: Path, command: str)
 def test_answering_with_a_model_that_is_here_opens_none(
     smollm2_path: Path, trap: dict[str, str], tmp_path: Path, network: tuple[str, ...]
 ) -> None:
+    with_what_is_known(Path(trap["LOCALSPEC_DATA_DIR"]))
     model = (*PLAIN, "--target", str(smollm2_path), *network)
     done = _alone(trap, "run", *model, "--max-tokens", "3", "Hi")
     assert done.code == 0, done.err

@@ -3,11 +3,9 @@
 import asyncio
 import json
 import os
-import shutil
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,11 +24,11 @@ from localspec.options import LaunchOptions, LoadOptions
 from localspec.serve.backend import Backend
 from localspec.serve.http import Guard
 from localspec.serve.residence import Residence, ServedModel
-from localspec.storage.paths import data_dir
 from tests.cli.command import PLAIN, localspec, started, succeed
 from tests.llama.tiny_models import write_llama
 from tests.serve.serving import CHAT, GREEDY, Served, served, user
 from tests.serve.test_process import serving, url_of
+from tests.support.machines import with_what_is_known
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
@@ -184,9 +182,8 @@ QUESTIONS = ("Name a river.", "Why is the sky blue?", "What is tea?")
 @pytest.mark.slow
 def test_two_models_say_what_each_says_alone(smollm2_path: Path, tmp_path: Path) -> None:
     tiny = write_llama(tmp_path / "tiny.gguf")
-    env = {"LOCALSPEC_DATA_DIR": str(tmp_path / "data"), "LOCALSPEC_OWN": "off"}
-    with suppress(FileNotFoundError):  # what was measured of SmolLM2 before
-        shutil.copytree(data_dir() / "calibration", tmp_path / "data" / "calibration")
+    own = with_what_is_known(tmp_path / "data")
+    env = {"LOCALSPEC_DATA_DIR": str(own), "LOCALSPEC_OWN": "off"}
     for path, name in ((smollm2_path, "smol"), (tiny, "tiny")):
         succeed("import", str(path), "--name", name, env=env)
     usual = ("--ctx", "512", "--parallel", "2", "--exact")

@@ -4,8 +4,6 @@ import errno
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -40,6 +38,7 @@ from localspec.models.registry import Registry, load_registry
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.tailor.lessons import RecordedReply, own_lessons
 from localspec.tailor.tailor import tailoring_job
+from tests import warm
 from tests.tailor.replies import add_marked, record
 from tests.tailor.tiny_llama import N_EMBD, write
 
@@ -414,23 +413,6 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(data: Path) -> None:
     assert student() == "tiny-student"
 
 
-KILLED = """
-import os, signal, sys
-from pkgutil import resolve_name
-from tests.student import test_making as made
-made.making.per_workload = lambda *_: []
-import localspec_student.collect as collect
-collect._ANSWER = 24
-made.torch.set_num_threads(1)
-place, name, count = resolve_name(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-work, calls = getattr(place, name), iter(range(1, count))
-def killed(*given, **named):
-    if next(calls, None) is None:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return work(*given, **named)
-setattr(place, name, killed)
-made.job_of().make()
-"""
 STAGES = [
     ("localspec_student.collect:Teacher", "text", 5),  # among the answers
     ("localspec_student.collect", "write_atomic", 1),  # the rows of a part
@@ -457,9 +439,8 @@ STAGES = [
 def test_killed_at_any_stage_leaves_no_head_or_a_whole_one(
     stage: tuple[str, str, int], data: Path
 ) -> None:
-    words = [sys.executable, "-c", KILLED, *map(str, stage)]
-    path = {"PYTHONPATH": f"{Path.cwd()}:{Path.cwd() / 'student'}"}
-    done = subprocess.run(words, capture_output=True, env={**os.environ, **path}, check=False)
+    words = tuple(map(str, stage))
+    done = warm.run("tests.student.killed", words, os.environ, also="tests.student.test_making")
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     parts = sorted((data / "student").rglob("talks-*"))
     if student() is not None:

@@ -9,9 +9,9 @@ from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
-from localspec.storage.paths import data_dir
 from localspec.telemetry.log import read_records
 from localspec.telemetry.reply import ReplyRecord
+from tests.support.machines import with_what_is_known
 from tests.waiting import until
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
@@ -28,9 +28,7 @@ def recorded(folder: Path) -> list[ReplyRecord]:
 def test_stage_times_add_up_to_the_wall_time_around_the_whole_answer(
     draft: str, smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (data_dir() / "calibration").mkdir(parents=True, exist_ok=True)
-    (tmp_path / "calibration").symlink_to(data_dir() / "calibration")
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path)))
     monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
     path = str(smollm2_path)
     draft_model = path if draft == "model" else None
