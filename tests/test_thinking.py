@@ -42,13 +42,13 @@ def thinking(target: Path, mode: str, **more: Any) -> Assistant:
     return made
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        *("model", "lookup", "forced", "auto"),
-        pytest.param("pair", marks=pytest.mark.pair),
-    ],
+MODES = ("model", "lookup", "forced", "auto")
+with_pair = pytest.mark.parametrize(
+    "assistant", [*MODES, pytest.param("pair", marks=pytest.mark.pair)], indirect=True
 )
+
+
+@pytest.fixture(scope="module", params=MODES)
 def assistant(request: pytest.FixtureRequest, six_layers_path: Path) -> Iterator[Assistant]:
     """A part of SmolLM2 in every mode, and the Qwen pair."""
     mode, target, draft_model = request.param, six_layers_path, None
@@ -105,6 +105,7 @@ def test_thoughts_begin_as_without_a_budget(assistant: Assistant) -> None:
     assert free.tokens == cut.tokens[:16]
 
 
+@with_pair
 @pytest.mark.parametrize(("think", "temperature"), [("0", 0.8), ("16", 0.0)])
 def test_a_schema_begins_behind_the_budget(
     assistant: Assistant, think: str, temperature: float
@@ -117,6 +118,7 @@ def test_a_schema_begins_behind_the_budget(
     jsonschema.validate(json.loads(plain.text), SCHEMA)
 
 
+@with_pair
 def test_what_a_gate_masks_is_the_same_with_drafts_and_every_token_has_a_logprob(
     assistant: Assistant,
 ) -> None:

@@ -131,8 +131,8 @@ def replies(assistant: Assistant, requests: Iterable[Request]) -> dict[int, Repl
     return {each.key: each.reply for each in answers(assistant, iter(requests)) if each.reply}
 
 
-def loaded(smollm2_path: Path, count: int, draft: str = "off") -> Assistant:
-    path, load_options = str(smollm2_path), LoadOptions(n_ctx=512)
+def loaded(six_layers_path: Path, count: int, draft: str = "off") -> Assistant:
+    path, load_options = str(six_layers_path), LoadOptions(n_ctx=512)
     small = path if draft == "model" else None
     launch = LaunchOptions(
         target=path, draft_model=small, draft=draft, exact=True, load=load_options
@@ -140,12 +140,12 @@ def loaded(smollm2_path: Path, count: int, draft: str = "off") -> Assistant:
     return load(make_plan(launch, parallel=count), parallel=count).assistant
 
 
-def test_the_same_bytes_alone_and_beside_others(smollm2_path: Path) -> None:
+def test_the_same_bytes_alone_and_beside_others(six_layers_path: Path) -> None:
     sampling = SamplingParams(temperature=0.8, repeat_penalty=1.1)
     requests = [request(key, ReplyOptions(sampling, max_tokens=24)) for key in range(len(PROMPTS))]
     texts = []
     for count, draft in ((1, "off"), (2, "lookup"), (3, "model")):
-        assistant = loaded(smollm2_path, count, draft)
+        assistant = loaded(six_layers_path, count, draft)
         assert assistant.count == count
         made = replies(assistant, requests)
         texts.append([(made[key].tokens, made[key].stop_reason) for key in range(len(PROMPTS))])
@@ -153,13 +153,15 @@ def test_the_same_bytes_alone_and_beside_others(smollm2_path: Path) -> None:
     assert texts[0] == texts[1] == texts[2]
 
 
-def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(smollm2_path: Path) -> None:
+def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(
+    six_layers_path: Path,
+) -> None:
     options = ReplyOptions(SamplingParams(temperature=0.8), max_tokens=12)
     first, other = (request(key, options, 30) for key in range(2))
-    alone = loaded(smollm2_path, 1)
+    alone = loaded(six_layers_path, 1)
     expected = replies(alone, [other])[1]
     alone.close()
-    assistant = loaded(smollm2_path, 2, "lookup")
+    assistant = loaded(six_layers_path, 2, "lookup")
     replies(assistant, [first])
     reply = replies(assistant, [other])[1]
     assistant.close()
