@@ -42,6 +42,7 @@ from tests import warm
 from tests.tailor.replies import add_marked, record
 from tests.tailor.tiny_llama import N_EMBD, write
 
+pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 from localspec_student import make as making  # noqa: E402 - needs torch
@@ -429,12 +430,7 @@ STAGES = [
 
 @pytest.mark.parametrize(
     "stage",
-    [
-        pytest.param(
-            each, marks=[] if each[1] == "add" else [pytest.mark.slow], id=f"{each[1]}-{n}"
-        )
-        for n, each in enumerate(STAGES)
-    ],
+    [pytest.param(each, id=f"{each[1]}-{n}") for n, each in enumerate(STAGES)],
 )
 def test_killed_at_any_stage_leaves_no_head_or_a_whole_one(
     stage: tuple[str, str, int], data: Path

@@ -52,6 +52,11 @@ def cli_answer(target: Path, encoder: Path, part: Path, question: str, max_token
     ways = (*_FLAGS, "--temp", "0", "-n", str(max_tokens), "-p", question)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(program.parent)}
     done = subprocess.run(
-        [program, *files, *ways], capture_output=True, text=True, check=True, env=environment
+        [program, *files, *ways],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=True,
+        env=environment,
     )
     return done.stdout
