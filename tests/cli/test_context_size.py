@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,11 +34,25 @@ def test_a_guess_is_rather_too_large() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("smollm2_path")
-def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough() -> None:
+def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough(
+    six_layers_path: Path,
+) -> None:
     """A guess by characters is too small here: it is loaded again."""
     prompt = "zq xj " * 150
-    words = ("run", "demo", "--json", "--seed", "1", "-n", "4", "--draft", "off", *PLAIN, "-")
+    words = (
+        "run",
+        "--target",
+        str(six_layers_path),
+        "--json",
+        "--seed",
+        "1",
+        "-n",
+        "4",
+        "--draft",
+        "off",
+        *PLAIN,
+        "-",
+    )
     answers = []
     for flags in ((), ("--ctx", "2048")):
         program = [sys.executable, "-c", SMALL, *words, *flags]

@@ -75,21 +75,21 @@ def test_one_that_stops_with_stdin_takes_any_stdin_and_needs_one() -> None:
     assert_one_complaint(localspec(*words, "--background"), 2, "there is no stdin")
 
 
-def by_run(question: str, temperature: float, seed: int) -> str:
+def by_run(model: str, question: str, temperature: float, seed: int) -> str:
     done = answer(
         *("--json", "--exact", "--draft", "off", "--ctx", "1024", "-n", str(_LIMIT)),
-        *("--temperature", str(temperature), "--seed", str(seed), "-m", "smollm2-135m", question),
+        *("--temperature", str(temperature), "--seed", str(seed), "--target", model, question),
     )
     text: str = json.loads(done.out)["text"]
     return text
 
 
-@pytest.mark.usefixtures("smollm2_path")
-def test_answers_are_those_of_run_alone_and_beside_four_others() -> None:
+def test_answers_are_those_of_run_alone_and_beside_four_others(six_layers_path: Path) -> None:
+    model = str(six_layers_path)
     asked = {question: (0.8 * (number % 2), number) for number, question in enumerate(QUESTIONS)}
-    wanted = {question: by_run(question, *how) for question, how in asked.items()}
+    wanted = {question: by_run(model, question, *how) for question, how in asked.items()}
     assert len({*wanted.values()}) > 2, "they say something"
-    models = ("smollm2-135m", "--draft-model", "smollm2-135m", "--exact", "--parallel", "5")
+    models = (model, "--draft-model", model, "--exact", "--parallel", "5")
     with serving(*models, "--ctx", "1024") as client:
 
         def ask(question: str, **own: Any) -> str:

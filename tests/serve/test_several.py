@@ -180,11 +180,11 @@ QUESTIONS = ("Name a river.", "Why is the sky blue?", "What is tea?")
 
 
 @pytest.mark.slow
-def test_two_models_say_what_each_says_alone(smollm2_path: Path, tmp_path: Path) -> None:
+def test_two_models_say_what_each_says_alone(six_layers_path: Path, tmp_path: Path) -> None:
     tiny = write_llama(tmp_path / "tiny.gguf")
     own = with_what_is_known(tmp_path / "data")
     env = {"LOCALSPEC_DATA_DIR": str(own), "LOCALSPEC_OWN": "off"}
-    for path, name in ((smollm2_path, "smol"), (tiny, "tiny")):
+    for path, name in ((six_layers_path, "smol"), (tiny, "tiny")):
         succeed("import", str(path), "--name", name, env=env)
     usual = ("--ctx", "512", "--parallel", "2", "--exact")
 

@@ -274,7 +274,7 @@ def test_a_heads_rows_come_near_to_those_of_the_target(data: Path, tmp_path: Pat
     assert teacher is not None
     embedding = torch.from_numpy(target.weights("token_embd")).to(train.ON)
     for hidden in (0.0, 100.0):
-        recipe = replace(RECIPE, hidden=hidden, epochs=100, rate=1e-2)
+        recipe = replace(RECIPE, hidden=hidden, epochs=40, rate=1e-2)
         trainer = Trainer(target, recipe, talks, train.new_head(target, recipe, talks, [0]))
         assert [*trainer.train()] != []
         head, squares = Head(target, trainer.state["weights"]), list[Any]()
