@@ -39,20 +39,8 @@ def test_a_long_prompt_is_answered_as_with_a_context_that_is_large_enough(
 ) -> None:
     """A guess by characters is too small here: it is loaded again."""
     prompt = "zq xj " * 150
-    words = (
-        "run",
-        "--target",
-        str(six_layers_path),
-        "--json",
-        "--seed",
-        "1",
-        "-n",
-        "4",
-        "--draft",
-        "off",
-        *PLAIN,
-        "-",
-    )
+    usual = ("--json", "--seed", "1", "-n", "4", "--draft", "off", *PLAIN)
+    words = ("run", "--target", str(six_layers_path), *usual, "-")
     answers = []
     for flags in ((), ("--ctx", "2048")):
         program = [sys.executable, "-c", SMALL, *words, *flags]

@@ -175,7 +175,7 @@ def check_no_growth(act: Callable[[], None], times: int, most_kb: int) -> None:
 
 
 @on_linux
-def test_loads_and_switches_leave_nothing_behind(six_layers_path: Path, tmp_path: Path) -> None:
+def test_loads_and_switches_leave_nothing_behind(smollm2_path: Path, tmp_path: Path) -> None:
     path = tiny_mamba.write(tmp_path / "tiny.gguf")
 
     def load_tiny() -> None:
@@ -184,7 +184,7 @@ def test_loads_and_switches_leave_nothing_behind(six_layers_path: Path, tmp_path
         model.close()
 
     def switch() -> None:
-        assistant = loaded(six_layers_path, "lookup:4")
+        assistant = loaded(smollm2_path, "lookup:4")
         answer(assistant, 3)
         assistant.close()
         load_tiny()
@@ -197,11 +197,11 @@ def test_loads_and_switches_leave_nothing_behind(six_layers_path: Path, tmp_path
 
 
 @on_linux
-def test_what_a_pair_took_is_given_back_when_it_is_closed(six_layers_path: Path) -> None:
+def test_what_a_pair_took_is_given_back_when_it_is_closed(smollm2_path: Path) -> None:
     """Left to itself, GNU's library keeps 60 to 100 MB of it: in steps, as larger contexts follow smaller ones."""
 
     def left(n_ctx: int, draft: str) -> int:
-        assistant = loaded(six_layers_path, draft, LoadOptions(n_ctx=n_ctx, threads=1))
+        assistant = loaded(smollm2_path, draft, LoadOptions(n_ctx=n_ctx, threads=1))
         answer(assistant, 3)
         assistant.close()
         return in_use()[2]

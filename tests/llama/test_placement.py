@@ -78,7 +78,7 @@ def test_memory_is_predicted_and_layers_are_where_they_were_sent(memory: Memory)
 
 def test_the_same_bits_anywhere(servers: list[str], six_layers_path: Path, tmp_path: Path) -> None:
     job = {"do": "gap", "path": str(six_layers_path), "options": EXACT | {"devices": CPU}}
-    others = ((REMOTE, 10), (REMOTE, None), (BOTH, None))
+    others = ((REMOTE, 3), (REMOTE, None), (BOTH, None))
     jobs = [
         {**job, "others": EXACT | {"devices": devices, "gpu_layers": count}}
         for devices, count in others

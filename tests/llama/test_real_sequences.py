@@ -131,8 +131,8 @@ def replies(assistant: Assistant, requests: Iterable[Request]) -> dict[int, Repl
     return {each.key: each.reply for each in answers(assistant, iter(requests)) if each.reply}
 
 
-def loaded(six_layers_path: Path, count: int, draft: str = "off") -> Assistant:
-    path, load_options = str(six_layers_path), LoadOptions(n_ctx=512)
+def loaded(model: Path, count: int, draft: str = "off") -> Assistant:
+    path, load_options = str(model), LoadOptions(n_ctx=512)
     small = path if draft == "model" else None
     launch = LaunchOptions(
         target=path, draft_model=small, draft=draft, exact=True, load=load_options
