@@ -6,6 +6,7 @@ form of OpenAI's chat bodies, which chat templates read as well.
 
 import binascii
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,6 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 _HEADER = re.compile(r'\n\n<file name="([^"\n]*)">\n')
 _HALF = "half of a character (a lone surrogate)"
-_LOST = "this call was not carried out: the program ended before it"
 _END, _BROKEN_END = "</file>", "<\\/file>"
 MEDIA = "\ud801"
 """Encloses the hash of a picture or a sound where a template renders it: a lone surrogate, as `BREAK` is, that no content can forge."""
@@ -278,6 +278,10 @@ _ROLES: Mapping[str, Role] = {
     "tool": "tool",
 }
 _WORDS = ("content", "reasoning_content")
+THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+"""Names that programs have for the thoughts of a reply: DeepSeek and llama.cpp, vLLM and OpenRouter, Ollama, OpenRouter."""
+_THOUGHT_PARTS = ("thinking", "reasoning")
+_THOUGHT_TEXTS = ("thinking", "text", "summary")
 _FIELDS: Mapping[Role, Sequence[str]] = {
     "system": _WORDS,
     "user": _WORDS,
@@ -308,7 +312,7 @@ class _AudioForm(msgspec.Struct, tag_field="type", tag="input_audio"):
 
 class _FunctionForm(msgspec.Struct):
     name: str
-    arguments: str
+    arguments: Any = ""
 
 
 class _CallForm(msgspec.Struct):
@@ -340,7 +344,8 @@ def from_json(
     """Return the message in a JSON value: what `to_json` returns, or a body of OpenAI's form.
 
     The role may be `developer`, too, which is `system`. A content may be a list of parts: text, and of a user's message
-    `image_url` (a data URL, or what `open_url` opens) and `input_audio` as well.
+    `image_url` (a data URL, or what `open_url` opens) and `input_audio` as well. Thoughts of a reply may have any name
+    of `THOUGHTS`, or be parts of its content; arguments of calls may be a text, an object or nothing.
 
     Args:
         value: as `json.loads` returns it.
@@ -350,6 +355,9 @@ def from_json(
     Raises:
         UsageError: it is no such message, or has no words where some are needed.
     """
+    thoughts = ""
+    if isinstance(value, dict) and value.get("role") == "assistant":
+        value, thoughts = _without_thoughts(value)
     role, form = _form(value, what)
     content = form.content
     if isinstance(content, list) and role == "user":
@@ -367,9 +375,54 @@ def from_json(
     calls = form.tool_calls or [] if role == "assistant" else []
     empty = content in ("", None) or (content is msgspec.UNSET and calls)
     text = "" if role == "assistant" and empty else checked_text(content, f"the content of {what}")
-    message = Message.from_text(role, text, form.reasoning_content or "")
-    parts = (ToolCall(each.id, each.function.name, each.function.arguments) for each in calls)
+    message = Message.from_text(role, text, form.reasoning_content or thoughts)
+    parts = (
+        ToolCall(each.id, each.function.name, _arguments(each.function.arguments, what))
+        for each in calls
+    )
     return replace(message, parts=(*message.parts, *parts))
+
+
+def _arguments(value: Any, what: str) -> str:
+    """Return the arguments of a call as a text; some programs send the object itself, or nothing."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise UsageError(
+            f"the arguments of a call of {what} are nested too deeply: send flatter ones"
+        ) from None
+
+
+def _without_thoughts(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return a reply without the parts of its content that are thoughts, and the thoughts, whatever name they have."""
+    content, parts = value.get("content"), list[Any]()
+    if isinstance(content, list):
+        parts = [each for each in content if _is_thought(each)]
+        if parts:
+            content = [each for each in content if not _is_thought(each)]
+    given = [value.get(name) for name in THOUGHTS[1:]]
+    thoughts = next(filter(None, map(_thoughts, [parts, *given])), "")
+    if _has_half(thoughts):
+        thoughts = thoughts.encode(errors="replace").decode()
+    return ({**value, "content": content or None} if parts else value), thoughts
+
+
+def _is_thought(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") in _THOUGHT_PARTS
+
+
+def _thoughts(value: Any, levels: int = 5) -> str:
+    """Return the text of thoughts: one, or the texts of a list of parts; nothing of what is hidden or something else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and levels:
+        return "".join(_thoughts(each, levels - 1) for each in value)
+    if isinstance(value, dict) and levels:
+        texts = (value[name] for name in _THOUGHT_TEXTS if value.get(name))
+        return next((_thoughts(each, levels - 1) for each in texts), "")
+    return ""
 
 
 def _parts(
@@ -436,27 +489,6 @@ def _has_half(value: Any) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a conversation in which every call has a result; one that was lost says so.
-
-    A template need not render a call that nothing came of, and a program may end between the two.
-    """
-    complete = list[Message]()
-    unanswered = list[str]()
-
-    def lost() -> Iterator[Message]:
-        return (Message("tool", (ToolResult(each, _LOST, is_error=True),)) for each in unanswered)
-
-    for each in messages:
-        results = {part.call_id for part in each.parts if isinstance(part, ToolResult)}
-        if not results:
-            complete += lost()
-            unanswered = [call.id for call in each.calls]
-        unanswered = [call for call in unanswered if call not in results]
-        complete.append(each)
-    return (*complete, *lost())
 
 
 def checked_text(value: Any, what: str) -> str:

@@ -141,6 +141,48 @@ def test_bodies_of_others_are_read() -> None:
     assert from_json({**value, "reasoning_content": 0}) == Message.user("a")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"reasoning_content": "hm"},
+        {"reasoning": "hm"},
+        {"thinking": "hm"},
+        {"reasoning": "hm", "reasoning_content": None},
+        {"reasoning_content": "hm", "reasoning": "another"},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "h"}, {"type": "reasoning.encrypted", "data": "x"}, {"type": "reasoning.summary", "summary": "m"}]},
+        {"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Yes"}]},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Yes"}]},
+        {"content": [{"type": "text", "text": "Yes"}, {"type": "reasoning", "text": "hm"}]},
+    ],
+)  # fmt: skip
+def test_thoughts_are_read_whatever_a_program_calls_them(given: dict[str, Any]) -> None:
+    said = {"role": "assistant", "content": "Yes", **given}
+    assert from_json(said) == Message.assistant("Yes", "hm")
+    called = from_json({**said, "tool_calls": [CALL]})
+    assert (called.thinking, len(called.calls)) == ("hm", 1)
+    assert from_json({"role": "user", "content": "Yes", "reasoning": "hm"}) == Message.user("Yes")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"reasoning": {"effort": "low"}}, {"reasoning_details": 7}, {"thinking": {"type": "disabled"}}, {"reasoning_details": [None, {"text": 5}]}],
+)  # fmt: skip
+def test_what_only_sounds_like_thoughts_is_none(given: dict[str, Any]) -> None:
+    said = {"role": "assistant", "content": "Yes", **given}
+    assert from_json(said) == Message.assistant("Yes")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [({"a": "é"}, '{"a": "é"}'), (None, ""), ("", ""), ('{"a', '{"a'), ([1], "[1]"), (5, "5")],
+)
+def test_arguments_may_be_a_text_an_object_or_nothing(given: Any, text: str) -> None:
+    function = {"name": "f", "arguments": given}
+    calls = [{"id": "1", "function": function}, {"id": "2", "function": {"name": "f"}}]
+    first, second = from_json({"role": "assistant", "tool_calls": calls}).calls
+    assert (first.arguments, second.arguments) == (text, "")
+
+
 CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
 
 
@@ -169,7 +211,7 @@ def test_json_that_is_no_message_is_refused_in_one_line() -> None:
         ({}, "tool_calls"),
         (["x"], r"tool_calls\[0\]"),
         ([CALL, {**CALL, "id": 2}], r"tool_calls\[1\].id"),
-        ([{"id": "1", "function": {"name": "f"}}], "arguments"),
+        ([{"id": "1", "function": {"arguments": "{}"}}], "name"),
     ]
     wrong += [({"role": "user", "content": each}, words) for each, words in contents]
     wrong += [({"role": "assistant", "tool_calls": each}, words) for each, words in calls]
@@ -189,7 +231,9 @@ def test_json_that_is_no_message_is_refused_in_one_line() -> None:
             | st.dictionaries(st.sampled_from(["id", "type", "text", "function", "name"]), inner)
         ),
     ),
-    st.sampled_from(["role", "content", "tool_calls", "tool_call_id", "reasoning_content"]),
+    st.sampled_from(
+        ["role", "content", "tool_calls", "tool_call_id", "reasoning_content", "reasoning_details"]
+    ),
     st.sampled_from(["user", "assistant", "tool"]),
 )
 def test_nothing_else_is_raised_whatever_comes(value: object, name: str, role: str) -> None:

@@ -15,7 +15,7 @@ from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.media import MOST_BYTES
-from localspec.messages import MediaPart, Message, checked_text, from_json
+from localspec.messages import THOUGHTS, MediaPart, Message, checked_text, from_json
 from localspec.options import ReplyOptions, cut
 from localspec.options.fields import FIELDS, SAMPLING, THINKING, think_of, with_fields
 
@@ -299,5 +299,5 @@ def _message(value: Any, what: str, open_url: Callable[[str], MediaPart]) -> Mes
             )
         if value.get("tool_calls"):
             raise UsageError(f"{what} calls tools, which are not supported: remove tool_calls")
-        value = {name: value.get(name) for name in ("role", "content", "reasoning_content")}
+        value = {name: value.get(name) for name in ("role", "content", *THOUGHTS)}
     return from_json(value, what, open_url)

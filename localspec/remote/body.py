@@ -10,9 +10,10 @@ from typing import Any
 
 from localspec.calls.policy import CallOffer
 from localspec.chat.request import Request
+from localspec.chat.turns import complete
 from localspec.errors import UsageError
 from localspec.media import media_type
-from localspec.messages import MediaPart, Message, to_json, with_results
+from localspec.messages import MediaPart, Message, to_json
 from localspec.options import FORBIDDEN, SamplingParams
 from localspec.options.option import own_options, values_of
 
@@ -61,7 +62,7 @@ def body_of(
         **_sampling(options.sampling, kind, given),
     }
     if request.raw is None:
-        body["messages"] = [_message(each, kind) for each in with_results(request.messages)]
+        body["messages"] = [_message(each, kind) for each in complete(request.messages)]
         if request.messages[-1].role == "assistant" and kind in {VLLM, SGLANG}:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         body |= _thinking(options.think, kind)
@@ -99,8 +100,9 @@ def _message(message: Message, kind: str) -> dict[str, Any]:
     if message.media:
         value["content"] = [*_parts(message)]
     value.pop("is_error", None)
-    if kind not in KINDS.values():
-        value.pop("reasoning_content", None)
+    thoughts = value.pop("reasoning_content", None)
+    if thoughts and kind in KINDS.values():
+        value |= dict.fromkeys(("reasoning_content", "reasoning"), thoughts)
     return value
 
 

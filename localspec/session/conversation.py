@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.chat.events import Reply
+from localspec.chat.turns import with_results
 from localspec.decoding.round import StopReason
 from localspec.display import clean_line, printable_line
 from localspec.errors import UsageError
@@ -21,7 +22,7 @@ from localspec.history.records import (
     content_of,
     tags_of,
 )
-from localspec.messages import Message, with_results
+from localspec.messages import Message
 from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (
     COMMAND,

@@ -169,6 +169,22 @@ def test_thoughts_come_in_a_field_or_between_tags(name: str) -> None:
             assert Text("hm", thinking=True) in events
 
 
+@pytest.mark.parametrize("given", ["", "null", '{"a": 1', "[]"])
+def test_a_server_gets_results_in_order_whole_arguments_and_thoughts_by_both_names(
+    given: str,
+) -> None:
+    parts = (TextPart("Wait."), ToolCall("c1", "add", given), ToolCall("c2", "add", "{}"))
+    results = [Message("tool", (ToolResult(each, each),)) for each in ("c2", "c1")]
+    said = (*HELLO, Message("assistant", parts, "hm"), *results)
+    with double(streamed(words("yes"), STOP)) as server:
+        ask(server, Request(1, said, tools=(TOOL,)))
+    _, turn, *sent = server.chats()[0]["messages"]
+    assert (turn["reasoning_content"], turn["reasoning"]) == ("hm", "hm")
+    arguments = json.loads(turn["tool_calls"][0]["function"]["arguments"])
+    assert arguments == ({} if given in {"", "null"} else {"unreadable": given})
+    assert [each["tool_call_id"] for each in sent] == ["c1", "c2"]
+
+
 def test_calls_come_in_parts_and_only_those_that_are_allowed() -> None:
     def part(at: int, arguments: str = "", name: str = "", **more: Any) -> bytes:
         function = {"arguments": arguments, **({"name": name} if name else {})}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from localspec.calls import Tool
-from localspec.messages import Message, TextPart, ToolCall, ToolResult, with_results
+from localspec.messages import Message, ToolCall, ToolResult
 from localspec.toolbox.loop import CarriedOut, ToolLoop
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.rules import Rule, Rules
@@ -178,13 +178,3 @@ def test_a_model_that_repeats_what_fails_has_to_answer() -> None:
     assert (choices, box.called) == (["auto"] * 7 + ["none"], ["look a"])
     tools.begin()
     assert tools.policy.choice == "auto"
-
-
-def test_a_call_without_a_result_gets_one() -> None:
-    reply = Message("assistant", (TextPart("Now."), *calls("look a", "look b")))
-    result, question = Message("tool", (ToolResult("c0", "x"),)), Message.user("And?")
-    whole = with_results([reply, result, question])
-    assert [each.role for each in whole] == ["assistant", "tool", "tool", "user"]
-    assert whole[2].parts[0].call_id == "c1"  # type: ignore[union-attr]
-    assert with_results(whole) == whole
-    assert with_results([question]) == (question,)

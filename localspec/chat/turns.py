@@ -1,0 +1,93 @@
+"""Turns: what every template and every server takes: each call has arguments that are an object, and behind it its result.
+
+Programs that send a conversation, and models that write calls, keep to neither: results come in the order in which
+they were ready, and arguments may be empty or cut. Most templates join results to calls by order alone.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+import msgspec
+
+from localspec.messages import Message, Part, ToolCall, ToolResult
+
+UNREADABLE = "unreadable"
+"""Key of arguments that are no JSON object."""
+_LOST = "this call was not carried out: the program ended before it"
+_NO_RESULT = Message("tool", (ToolResult("", _LOST, is_error=True),))
+
+
+def complete(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a conversation that templates and servers take; one that is complete stays as it is."""
+    return with_results([_with_objects(each) for each in messages])
+
+
+def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a conversation in which results follow their calls, in the same order; a call without one gets one that says so."""
+    done, at = list[Message](), 0
+    while at < len(messages):
+        message, at = messages[at], at + 1
+        done.append(message)
+        if message.calls:
+            later = list(takewhile(lambda each: each.role != "assistant", messages[at:]))
+            at += len(later)
+            done += _answered(message.calls, later)
+    return tuple(done)
+
+
+def _answered(calls: Sequence[ToolCall], later: Sequence[Message]) -> list[Message]:
+    """Return what follows calls: a result of each, then the rest. Results that name no call belong to those without one, by order."""
+    results = [each for each in later if _result(each) is not None]
+    own = list[Message | None]()
+    for call in calls:
+        found = next((each for each in results if _id(each) == call.id), None)
+        own.append(found)
+        results = [each for each in results if each is not found]
+    unnamed = iter(results)
+    ordered = [
+        found or _of_call(next(unnamed, _NO_RESULT), call)
+        for call, found in zip(calls, own, strict=True)
+    ]
+    return [*ordered, *unnamed, *(each for each in later if _result(each) is None)]
+
+
+def _result(message: Message) -> ToolResult | None:
+    return next((each for each in message.parts if isinstance(each, ToolResult)), None)
+
+
+def _id(message: Message) -> str | None:
+    result = _result(message)
+    return None if result is None else result.call_id
+
+
+def _of_call(message: Message, call: ToolCall) -> Message:
+    parts = (
+        msgspec.structs.replace(each, call_id=call.id) if isinstance(each, ToolResult) else each
+        for each in message.parts
+    )
+    return replace(message, parts=tuple(parts))
+
+
+def _with_objects(message: Message) -> Message:
+    if not message.calls:
+        return message
+    parts = tuple(_with_object(each) for each in message.parts)
+    return message if parts == message.parts else replace(message, parts=parts)
+
+
+def _with_object(part: Part) -> Part:
+    """Return a call with arguments that are an object: none where there are none, and what cannot be read under a key."""
+    if not isinstance(part, ToolCall) or _is_object(part.arguments):
+        return part
+    nothing = part.arguments.strip() in {"", "null"}
+    arguments = "{}" if nothing else json.dumps({UNREADABLE: part.arguments}, ensure_ascii=False)
+    return ToolCall(part.id, part.name, arguments)
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
