@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from localspec.models.pull import pull
+from localspec.storage import network
 from tests.vocabularies import real_vocabularies
 
 # The programs of lab assert, and tests that run their short forms want to read why.
@@ -70,6 +71,12 @@ def _import_from_ones_own_place_on(config: pytest.Config) -> None:
         name = ".".join(file.relative_to(config.rootpath).with_suffix("").parts)
         with suppress(Exception, pytest.skip.Exception):  # which collecting reports
             importlib.import_module(name)
+
+
+@pytest.fixture(autouse=True)
+def _open_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test closes, the next one finds as it was."""
+    monkeypatch.setattr(network, "_closed", False)
 
 
 _WEIGHTS = {"smollm2_path", "six_layers_path", "vocabularies"}

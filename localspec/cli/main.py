@@ -94,9 +94,44 @@ _DEBUG = click.Option(
     expose_value=False,
     help="Show a traceback, and llama.cpp's log, when something fails.",
 )
+
+
+def _close_if_offline(
+    context: click.Context, _flag: click.Parameter, given: bool | None
+) -> bool | None:
+    """Close the network if the flag, the variable or the setting says so; return the flag."""
+    from localspec.config.resolve import is_offline  # noqa: PLC0415 - `--help` needs none
+    from localspec.storage.network import close_network  # noqa: PLC0415
+
+    if not context.resilient_parsing and (given or is_offline()):
+        close_network()
+    return given
+
+
+_OFFLINE = click.Option(
+    ["--offline"],
+    is_flag=True,
+    callback=_close_if_offline,
+    expose_value=False,
+    help="Do not use the network.",
+)
+_UNSEEN = click.Option(
+    ["--offline"], is_flag=True, callback=_close_if_offline, expose_value=False, hidden=True
+)
+_ONLINE = frozenset({"check", "show", "setup"})
+"""Verbs that may use the network, and load no model."""
 _NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
 # Errors of Python and the linker without memory for a thread's stack or for a library.
 _NO_ROOM = ("can't start new thread", "failed to map segment", "annot allocate memory")
+
+
+def _add_offline(command: click.Command, flag: click.Option) -> None:
+    """Have a command look at `--offline` before it does anything: every verb takes it, and obeys the setting."""
+    own = next((each for each in command.params if each.name == "offline"), None)
+    if own is not None:
+        own.callback = _close_if_offline
+    elif not command.ignore_unknown_options:
+        command.params.append(flag)
 
 
 class LazyGroup(click.Group):
@@ -119,6 +154,7 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
         for each in command.commands.values() if isinstance(command, click.Group) else [command]:
             if _DEBUG not in each.params:
+                _add_offline(each, _OFFLINE if cmd_name in _ONLINE else _UNSEEN)
                 each.params.append(_DEBUG)
         return command
 

@@ -31,6 +31,7 @@ from localspec.options import (
     options_of,
 )
 from localspec.options.recording import WORKLOADS
+from localspec.storage.network import is_network_closed
 from localspec.storage.paths import data_dir
 
 Function = Callable[..., Any]
@@ -580,6 +581,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     adopt_switches()
     resolved = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
     values = {name: each.value for name, each in resolved.items()}
+    values["offline"] = values["offline"] or is_network_closed()
     if values["server"] is not None:
         values |= _remote(values["server"], given)
     if mirrors := values["mirrors"]:

@@ -26,6 +26,7 @@ from localspec.resources import default_threads, free_ram_bytes
 from localspec.setup.plan import BACKENDS, SetupPlan, decide, find_gpus
 from localspec.setup.steps import carry_out, steps
 from localspec.storage.files import size_text
+from localspec.storage.network import is_network_closed
 
 _NAME_COLUMNS = 18
 _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
@@ -41,7 +42,7 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     The output holds no secrets and is safe to share. The exit code is 1 if something is broken;
     having no network is only a warning.
     """
-    sections = examine(offline=offline, verify=verify, progress=_show_file)
+    sections = examine(offline=offline or is_network_closed(), verify=verify, progress=_show_file)
     states = [fact.state for facts in sections.values() for fact in facts]
     if json_:
         every = [(name, fact) for name, facts in sections.items() for fact in facts]
@@ -127,6 +128,10 @@ def setup(wanted: SetupFlags) -> int:
         commands = map(str, steps(plan, used.version, builds_dir() / "NEW"))
         click.echo("\n".join([*([f"first install {missing}"] if missing else []), *commands]))
         return 0
+    if not plan.to_own and is_network_closed():
+        raise LocalspecError(
+            "setup downloads the source of llama.cpp, and localspec is offline: go online, or see the commands with --dry-run"
+        )
     if missing:
         raise LocalspecError(f"{plan.reason}: install {missing}, then run localspec setup again")
     if not plan.to_own:

@@ -32,19 +32,32 @@ def read_settings(file: Path) -> dict[str, Setting]:
     Raises:
         UsageError: it is no TOML, or a key of it is unknown or has a value that it cannot take.
     """
+    values, text = _parsed(file)
+    return _checked(values, file, text)
+
+
+def read_setting(file: Path, name: str) -> Setting:
+    """Return what a file sets one key to, whatever else it says; the default where it sets none; raises as `read_settings`."""
+    values, text = _parsed(file)
+    key = KEYS[name]
+    own = {name: values[name]} if name in values else {}
+    return _checked(own, file, text).get(name, key.default)
+
+
+def _parsed(file: Path) -> tuple[Mapping[str, Any], str]:
+    """Return the values of a file, and its text."""
     try:
         if not file.exists():
-            return {}
+            return {}, ""
         raw = read_bounded(file, _MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): fix it") from error
     try:
         text = raw.decode()
-        values = tomllib.loads(text)
+        return tomllib.loads(text), text
     except (ValueError, RecursionError) as error:  # ValueError: also numbers of 5,000 digits
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)[:200]
         raise UsageError(f"{shown(file)} is not TOML ({reason}): fix it") from error
-    return _checked(values, file, text)
 
 
 def _checked(values: Mapping[str, Any], file: Path, text: str) -> dict[str, Setting]:

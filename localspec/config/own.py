@@ -13,6 +13,7 @@ from localspec.config.keys import KEYS, MODELS, Setting, from_variable
 from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.errors import UsageError, did_you_mean
 from localspec.storage.files import private_directory, read_bounded, write_atomic
+from localspec.storage.locks import locked
 from localspec.storage.paths import data_dir, shown
 from localspec.storage.toml import with_key
 
@@ -139,6 +140,8 @@ def _write(changes: Mapping[str, Setting]) -> None:
 def write_keys(file: Path, changes: Mapping[str, Setting], table: str = "") -> bool:
     """Give keys of a TOML file their values, None for none; all else stays. Return whether anything changed.
 
+    Two at once wait for each other, so neither is lost.
+
     Args:
         file: made if it is missing.
         changes: values by key.
@@ -147,13 +150,17 @@ def write_keys(file: Path, changes: Mapping[str, Setting], table: str = "") -> b
     Raises:
         UsageError: the file cannot be changed.
     """
+    if not file.exists() and all(value is None for value in changes.values()):
+        return False
     try:
-        before = text = file.read_text(encoding="utf-8") if file.exists() else ""
-        for name, value in changes.items():
-            text = with_key(text, name, value, table)
-        if text != before:
-            private_directory(file.parent)
-            write_atomic(file.resolve(), text.encode())
+        private_directory(file.parent)
+        place = file.resolve()  # it may be a link
+        with locked(place.parent):
+            before = text = place.read_text(encoding="utf-8") if place.exists() else ""
+            for name, value in changes.items():
+                text = with_key(text, name, value, table)
+            if text != before:
+                write_atomic(place, text.encode())
     except OSError as error:
         raise UsageError(
             f"{shown(file)} cannot be written ({error.strerror}): check its directory"

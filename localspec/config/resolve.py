@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from localspec.config.files import read_settings, user_file
+from localspec.config.files import read_setting, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
 from localspec.errors import UsageError
 from localspec.storage.paths import shown
@@ -76,6 +76,17 @@ def resolve(
             resolved[name] = Resolved(value, origin)
     _put_aside(resolved)
     return resolved
+
+
+def is_offline() -> bool:
+    """Return whether the setting or the variable keeps from the network; so does what cannot be read, since it may say so."""
+    text = os.environ.get(f"{PREFIX}OFFLINE")
+    try:
+        return bool(
+            from_variable(KEYS["offline"], text) if text else read_setting(user_file(), "offline")
+        )
+    except (ValueError, UsageError):  # for the command that needs these settings to say
+        return True
 
 
 def with_recommended(resolved: Mapping[str, Resolved], registry: "Registry") -> dict[str, Resolved]:

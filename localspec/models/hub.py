@@ -24,6 +24,7 @@ from localspec.models.transfer import (
     fetch_rest,
     require,
 )
+from localspec.storage.network import is_network_closed
 
 # Without a network, huggingface_hub retries for 23 s, and a silent firewall costs a timeout for
 # each address of the host; the next source should not have to wait for that.
@@ -42,9 +43,11 @@ def library() -> Any:
     return huggingface_hub
 
 
-def is_closed() -> bool:
-    """Return whether HF_HUB_OFFLINE is set."""
-    return bool(library().constants.is_offline_mode())
+def closed_by() -> str:
+    """Return what keeps this process from the hub: `localspec is offline`, or `HF_HUB_OFFLINE is set`; empty if nothing does."""
+    if is_network_closed():
+        return "localspec is offline"
+    return "HF_HUB_OFFLINE is set" if library().constants.is_offline_mode() else ""
 
 
 def plain_client() -> Any:
@@ -69,8 +72,9 @@ def files_on_hub(name: str, repo: str, revision: str | None) -> tuple[str, list[
             f"{name[:200]} was not found locally or on the hub ({reason}): {advice}"
         )
 
-    if is_closed():
-        raise unavailable("HF_HUB_OFFLINE is set", "unset it, or give a .gguf file")
+    if reason := closed_by():
+        advice = "go online" if is_network_closed() else "unset it"
+        raise unavailable(reason, f"{advice}, or give a .gguf file")
     try:
         info = list_repository(repo, revision)
     except Exception as error:  # of whichever client huggingface_hub uses
@@ -120,12 +124,12 @@ class HubFile(RemoteFile):
         entry: what its bytes have to be; None where only parts of it are read.
 
     Raises:
-        SourceFailedError: HF_HUB_OFFLINE is set.
+        SourceFailedError: this process is kept from the hub.
     """
 
     def __init__(self, source: HubSource, entry: ModelEntry | None = None) -> None:
-        if is_closed():
-            raise SourceFailedError("HF_HUB_OFFLINE is set")
+        if reason := closed_by():
+            raise SourceFailedError(reason)
         hub = library()
         own_s, usual_s = hub.constants.HF_HUB_ETAG_TIMEOUT, hub.constants.DEFAULT_ETAG_TIMEOUT
         super().__init__(
@@ -168,8 +172,8 @@ def from_hub(
             return store.adopt(entry, cached)
         except IntegrityError:
             cache = "its copy in the hub's cache is damaged"
-    if offline or is_closed():
-        raise SourceFailedError(cache + (", offline" if offline else ", HF_HUB_OFFLINE is set"))
+    if reason := "offline" if offline else closed_by():
+        raise SourceFailedError(f"{cache}, {reason}")
     file = HubFile(source, entry)
     return store.receive(entry, report, lambda partial: fetch_rest(file, partial, report))
 

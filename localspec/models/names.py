@@ -21,6 +21,7 @@ from localspec.models.registry import Registry, name_list
 from localspec.models.store import Store, sha256_of
 from localspec.storage.files import private_directory
 from localspec.storage.locks import locked
+from localspec.storage.network import is_network_closed
 from localspec.storage.paths import data_dir, shown
 
 _LONGEST = 200
@@ -62,7 +63,7 @@ def learn(model: ModelEntry | Path | HubName, *, offline: bool = False) -> Model
     """
     if isinstance(model, Path) or (isinstance(model, ModelEntry) and model.is_known):
         return model
-    if offline:
+    if offline or is_network_closed():
         name = model.name if isinstance(model, ModelEntry) else model.text
         raise ModelUnavailable(
             f"{name} was not found locally, and localspec is offline: go online and pull it first, "

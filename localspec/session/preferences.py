@@ -6,10 +6,9 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from localspec.errors import UsageError
-from localspec.storage.files import private_directory, write_atomic
-from localspec.storage.paths import config_dir, shown
-from localspec.storage.toml import read_settings, with_key
+from localspec.config.own import write_keys
+from localspec.storage.paths import config_dir
+from localspec.storage.toml import read_settings
 
 FILE = "chat.toml"
 Compact = Literal["ask", "auto", "off"]
@@ -57,11 +56,4 @@ def keep_theme(preferences: Preferences, name: str) -> None:
     file = preferences.file
     if file is None or name == preferences.theme:
         return
-    try:
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
-        private_directory(file.parent)
-        write_atomic(file.resolve(), with_key(text, "theme", name).encode())
-    except OSError as error:
-        raise UsageError(
-            f"{shown(file)} cannot be written ({error.strerror}): the theme is not saved"
-        ) from error
+    write_keys(file, {"theme": name})

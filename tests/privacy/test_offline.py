@@ -122,3 +122,57 @@ def test_answering_with_a_model_that_is_here_opens_none(
     done = _alone(trap, "chat", *model, "--max-tokens", "3", stdin=b"Hi\n/quit\n")
     assert done.code == 0, done.err
     _alone(trap, "stats", "--json")
+
+
+_VERBS = (
+    "check qwen3-0.6b smollm2-135m", "show someone/some-GGUF", "doctor", "pull --yes someone/x-GGUF", "run --target someone/x-GGUF Hi",
+    "pull --yes smollm2-135m", "check someone/a-GGUF:Q8_0 someone/b-GGUF", "show qwen3-4b --json", "doctor --json", "run Hi",
+    "chat --target someone/x-GGUF", f"batch --target someone/x-GGUF {os.devnull}", "bench --target someone/x-GGUF", "search qwen",
+    "recommend", "list", "import someone/x-GGUF --name mine", "rm mine", "history", "index add .", "index search x", "stats",
+    "tailor smollm2-135m", "setup --for vulkan --yes", "setup", "config show",
+    "mcp --target someone/x-GGUF", "launch --print claude smollm2-135m", "ps", "stop", "completion bash",
+)  # fmt: skip
+
+
+@linux
+@pytest.mark.first(4)
+@pytest.mark.parametrize("verb", _VERBS)
+@pytest.mark.parametrize("way", ["setting", "variable", "flag"])
+def test_a_verb_opens_no_socket_where_the_user_is_offline(
+    trap: dict[str, str], tmp_path: Path, verb: str, way: str
+) -> None:
+    """One place obeys the setting, the variable and the flag, for verbs without a flag of their own, too."""
+    env = {key: value for key, value in trap.items() if key != "PYTHONPATH"}
+    env["LOCALSPEC_CONFIG_DIR"] = str(tmp_path / "config")
+    words = verb.split()
+    if way == "setting":
+        (tmp_path / "config").mkdir()
+        (tmp_path / "config" / "config.toml").write_text("offline = true\n")
+    elif way == "variable":
+        env["LOCALSPEC_OFFLINE"] = "1"
+    else:
+        words.append("--offline")
+    done = localspec(*words, env=env, shell=_watched(trap), cwd=tmp_path)
+    assert "Traceback" not in done.err
+    assert "no such option" not in done.err
+    assert "bug in localspec" not in done.err
+    assert _noted(trap) == ""
+
+
+@linux
+@pytest.mark.parametrize("file", ["offline = true\ntypo = 1\n", "offline = [\n"])
+def test_a_damaged_setting_of_offline_closes_the_network(
+    trap: dict[str, str], tmp_path: Path, file: str
+) -> None:
+    env = {key: value for key, value in trap.items() if key != "PYTHONPATH"}
+    env["LOCALSPEC_CONFIG_DIR"] = str(tmp_path)
+    (tmp_path / "config.toml").write_text(file)
+    assert localspec("doctor", env=env, shell=_watched(trap)).code == 1
+    assert _noted(trap) == ""
+
+
+def test_the_variable_overrules_the_setting(trap: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("offline = true\n")
+    env = trap | {"LOCALSPEC_CONFIG_DIR": str(tmp_path), "LOCALSPEC_OFFLINE": "false"}
+    _trapped(env, "show", "someone/some-GGUF")
+    assert "socket." in _noted(trap)
