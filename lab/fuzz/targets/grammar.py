@@ -9,8 +9,8 @@ MOST_S = 10.0
 SEEDS = (
     b'groot ::= "a" [b-z]* ("x" | item{2,5})? # c\nitem ::= "\\x41" | [^\\n"]+\n',
     b'groot ::= object\nobject ::= "{" ws (string ":" value ("," string ":" value)*)? "}"\nstring ::= "\\"" [^"]* "\\""\nvalue ::= object | string\nws ::= [ \\t]{0,20}\n',
-    b'groot ::= a\na ::= b | ""\nb ::= a "x"\n',
-    b"groot ::= (((((.{0,2000}){3,2}){1,})))",
+    b'groot ::= a\na ::= b? "y"\nb ::= "x"\n',
+    b"groot ::= ((.{0,20}){1,3})",
     b'groot ::= "\\U0001F600" [\\u00e9-\\U0010FFFF] <think> !a\n',
     b'lstart: "a" B+ c?\nB: /[0-9]{2,3}/ | "x"i\nc: "(" c ")" | %json {"type": "integer"}\n%ignore / /\n',
     b"lstart: <think> a[lazy, max_tokens=3] // c\na: /(?s:.*)/ & ~/b+/\n",
