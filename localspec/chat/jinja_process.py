@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -96,14 +96,24 @@ def main() -> None:
     """Answer each line of stdin with one, until there are no more."""
     for line in sys.stdin.buffer:
         most_s, most_bytes, *question = json.loads(line)
-        hardest = resource.getrlimit(resource.RLIMIT_AS)[1]
-        with suppress(ValueError, OSError):  # it is held to less, or the system has no such limit
-            resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hardest))
-        signal.setitimer(signal.ITIMER_PROF, most_s)  # its signal ends the process, whatever runs
-        answer = _answer(*question)
-        text = json.dumps(answer, ensure_ascii=False)
-        sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
-        sys.stdout.buffer.flush()
+        with _bounds(most_s, most_bytes):
+            answer = _answer(*question)
+            text = json.dumps(answer, ensure_ascii=False)
+            sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
+            sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _bounds(most_s: float, most_bytes: int) -> Iterator[None]:
+    """Hold this process to bounds; reading the next template is no part of it."""
+    before, hardest = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(ValueError, OSError):  # it is held to less, or the system has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hardest))
+    signal.setitimer(signal.ITIMER_PROF, most_s)  # its signal ends the process, whatever runs
+    yield
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (before, hardest))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 from datetime import UTC, datetime
 
 import pytest
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from localspec.calls import Tool
-from localspec.chat import jinja
+from localspec.chat import jinja, jinja_process
 from localspec.chat.template import ChatTemplate
 from localspec.errors import TemplateError
 from localspec.messages import Message, ToolResult
@@ -131,12 +132,8 @@ def test_real_templates_lose_no_system_message_and_nothing_before_it(name: str) 
         ("{{ raise_exception('a\x1b[2Jb') }}", "a?[2Jb"),
         ("{{ messages[7].content }}", "no element 7"),
         ("{{ 1 + 'a' }}", "unsupported operand"),
-        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
         ("{{ messages.append(1) }}", "unsafe"),
-        ("{{ ''.__class__.__mro__ }}", "unsafe"),
-        ("{{ '{0.__class__.__mro__}'.format(1) }}", "unsafe"),
-        ("{{ '{x.__class__.__mro__}'.format_map({'x': 1}) }}", "unsafe"),
-        ("{{ (messages|attr('__class__')).__mro__ }}", "unsafe"),
+        ("{{ messages.__len__() }}", "unsafe"),
     ],
 )
 def test_a_failing_template_says_why_in_one_line_and_what_to_do(source: str, reason: str) -> None:
@@ -151,43 +148,27 @@ def test_a_failing_template_says_why_in_one_line_and_what_to_do(source: str, rea
             ChatTemplate(damaged, "", "", model="gemma")
 
 
-_HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
+LONG = [Message.user("word " * 60)] * 10_000
+"""An ordinary conversation, whose rendering takes some tenths of a second and megabytes."""
 
 
-@pytest.mark.first(6)
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{{ j }}{% endfor %}{% endfor %}",
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% for i in range(99999) %}{% for j in range(99999) if j < 0 %}{% endfor %}{% endfor %}",
-        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
-        "{% for i in range(9999) recursive %}{{ loop(range(9999)) if loop.depth < 4 }}{% endfor %}",
-        _HASHED + "{% for i in range(99999) %}{% if {}[ns.x] %}{% endif %}{% endfor %}",
-        _HASHED + "{% for i in range(99999) %}{% if {}.get(ns.x) %}{% endif %}{% endfor %}",
-        _HASHED + "{% for i in range(99999) %}{% if loop.changed(ns.x) %}{% endif %}{% endfor %}",
-        _HASHED + "{% for i in range(99999) %}{% if ns.x == ns.x[:] %}{% endif %}{% endfor %}",
-        "{{ range(99999)|map('upper')|map('lower')|map('upper')|map('lower')|map('upper')|map('lower')|list }}",
-        "{% for i in range(99999) %}{% if range(99999)|list|sort|unique|first %}{% endif %}{% endfor %}",
-        "{{ 5|round(999999999, 'ceil') }}",
-        "{{ 9 ** (9 ** 9) }}",
-        "{{ x }}" * 300_000,
-    ],
-)
-def test_a_template_that_never_ends_is_ended(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jinja, "MOST_S", 0.2)
-    with pytest.raises(TemplateError, match=r"more than 0\.2 s; use --raw"):
-        render(source)
+@pytest.mark.parametrize("source", [CHATML, "{{ messages | tojson }}"])
+def test_a_deadline_ends_a_rendering(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With less time than it takes, in a template's own steps and in one call of the library's."""
+    monkeypatch.setattr(jinja, "MOST_S", 0.004)
+    with pytest.raises(TemplateError, match=r"more than 0\.004 s; use --raw"):
+        render(source, *LONG)
+    monkeypatch.undo()
     assert render("{{ messages[0].content }}") == "Hi"
 
 
 def test_what_was_ended_is_not_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    chat = ChatTemplate("{% for i in range(99999) %}" * 2 + "{% endfor %}" * 2, "", "")
-    monkeypatch.setattr(jinja, "MOST_S", 0.2)
-    for most_s in (10_000, 10):
+    chat = ChatTemplate(CHATML, "", "")
+    monkeypatch.setattr(jinja, "MOST_S", 0.004)
+    for said in (LONG, [USER]):
         with pytest.raises(TemplateError, match="more than"):
-            chat.render([USER])
-        monkeypatch.setattr(jinja, "MOST_S", most_s)
+            chat.render(said)
+        monkeypatch.setattr(jinja, "MOST_S", 10)
     assert render("{{ 1 }}") == "1"
     child = jinja._renderer._child  # as the operating system ends one that is idle
     assert child is not None
@@ -200,51 +181,23 @@ def test_what_was_ended_is_not_rendered_again(monkeypatch: pytest.MonkeyPatch) -
     assert jinja._renderer._child is again
 
 
-_DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"
-
-
-@pytest.mark.first(9)
 @pytest.mark.parametrize(
-    "source",
-    [
-        "{{ 'x' * 10**9 }}",
-        "{{ 1000000000 * [0] }}",
-        _DOUBLED,
-        _DOUBLED.replace("ns.x + ns.x", "ns.x ~ ns.x"),
-        _DOUBLED.replace("ns.x + ns.x", "ns.x|replace('a', 'aab')|replace('b', 'bba')"),
-        _DOUBLED.replace("ns.x + ns.x", "'-'.join([ns.x, ns.x])"),
-        _DOUBLED.replace("'ab'", "3").replace("ns.x + ns.x", "ns.x * ns.x"),
-        "{% set x %}{% for i in range(99999) %}" + "x" * 9999 + "{% endfor %}{% endset %}",
-        "{% set x %}{% for i in range(99999) %}{% block b scoped %}" + "x" * 9999 + "{% endblock %}{% endfor %}{% endset %}",
-        "{% for i in range(9999) recursive %}" + "x" * 9999 + "{% endfor %}",
-        "{% macro m() %}{% for i in range(9999) %}" + "x" * 9999 + "{% endfor %}{% endmacro %}{{ m() }}",
-        "{% set x = 'x' * 999999 %}{{ [" + "x[1:]," * 999 + "] }}",
-        "{% set x = 'x' * 999999 %}{{ ('{0}' * 999).format(x) }}",
-        "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999) % {'a': x} }}",
-        "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999)|format(a=x) }}",
-        "{% set x = 'x' * 999999 %}{{ (" + "x," * 999 + ")|join(x) }}",
-        "{{ 'x'|indent(10**9) }}",
-        "{{ 'x'|indent(1000000000, true) }}",
-        "{{ 'x\n'.replace('x', 'y' * 999999) * 999 }}",
-        "{{ ('x' * 9999).replace('', 'y' * 999999) }}",
-        "{{ '%999999999d' % 1 }}",
-        "{{ '%*d' % (999999999, 1) }}",
-        "{{ '%999999999d'|format(1) }}",
-        "{{ '{:999999999}'.format(1) }}",
-        "{{ '{:{}}'.format(1, 999999999) }}",
-        "{{ [1]|tojson(indent=999999999) }}",
-        "{{ 'x'.ljust(999999999) }}",
-        "{{ 'x'.zfill(999999999) }}",
-        "{{ '\t'.expandtabs(999999999) }}",
-        "{{ (1).to_bytes(999999999, 'big') }}",
-    ],
-)  # fmt: skip
-def test_a_template_cannot_fill_the_memory(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jinja, "MOST_S", 0.4)
-    monkeypatch.setattr(jinja, "MOST_BYTES", 128 << 20)
-    with pytest.raises(TemplateError, match=r"more than|more text than"):
-        render(source)
+    ("bound", "most", "words"),
+    [("MOST_BYTES", 64 << 20, "more than 64 MiB"), ("MOST_CHARS", 1000, "more text than 1,000")],
+)
+def test_a_limit_refuses_a_size(
+    bound: str, most: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jinja, bound, most)
+    with pytest.raises(TemplateError, match=words):
+        render(CHATML, Message.user("x" * 20_000_000))
     assert render("{{ messages[0].content }}") == "Hi"
+
+
+def test_a_template_is_rendered_in_jinjas_own_sandbox() -> None:
+    environment = jinja_process._compiled("{{ 1 }}", strict=False).environment
+    assert isinstance(environment, ImmutableSandboxedEnvironment)
+    assert {"*", "**"} <= environment.intercepted_binops
 
 
 def test_a_long_conversation_is_within_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +209,7 @@ def test_a_long_conversation_is_within_the_bounds(monkeypatch: pytest.MonkeyPatc
         "{% for m in messages %}{% for n in messages %}{% endfor %}{{ m.content }}{% endfor %}"
     )
     assert render(quadratic, *[USER] * 1000) == "Hi" * 1000
-    assert len(render(CHATML, *[Message.user("word " * 60)] * 10_000)) > 3_000_000
+    assert len(render(CHATML, *LONG)) > 3_000_000
     for character in ("x", "\N{GRINNING FACE}"):
         assert len(render(CHATML, Message.user(character * 10_000_000))) > 10_000_000
 

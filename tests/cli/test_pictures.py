@@ -11,7 +11,7 @@ from lab.synthetic.encoders import write_encoder
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec
 from tests.llama.tiny_models import write_llama
 from tests.support.media import picture_file, sound_file
-from tests.test_media import bomb
+from tests.test_media import huge
 
 Models = Callable[[str], tuple[Path, Path]]
 
@@ -28,7 +28,7 @@ def run(target: Path, encoder: Path, *files: Path) -> Done:
     ("kind", "name", "data", "words"),
     [
         ("tiles", "cut.png", picture_file(4)[:20_000], ("cut.png", "damaged")),
-        ("tiles", "bomb.png", bomb(), ("bomb.png", "too many pixels")),
+        ("tiles", "huge.png", huge(), ("huge.png", "8001 x 8001 pixels")),
         ("tiles", "talk.wav", sound_file(0), ("sounds",)),
         ("sound", "cut.wav", b"RIFF\xff\xff\xff\xffWAVEfmt \x10" + bytes(300), ("cut.wav", "damaged")),
         ("sound", "photo.png", picture_file(3), ("pictures",)),

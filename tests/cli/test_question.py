@@ -37,7 +37,7 @@ from localspec.session.attachments import attached_lines
 from tests.models.test_mmproj import mmproj_file
 from tests.support.checks import refuses
 from tests.support.microphone import microphone_double
-from tests.test_media import bomb, png
+from tests.test_media import huge, png
 
 NO_DOCS = DocsFlags()
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -181,7 +181,7 @@ def test_pictures_sounds_and_texts_are_attached_in_their_places(tmp_path: Path) 
         ("a.txt", b"apples"),
         ("BMW.txt", b"BMW is no bitmap."),
         ("named.png", b"a text"),
-        ("bomb.png", bomb()),
+        ("huge.png", huge()),
         ("film.mp4", b"\0\0\0 ftypisom\xff"),
     ):
         (tmp_path / name).write_bytes(content)
@@ -195,7 +195,7 @@ def test_pictures_sounds_and_texts_are_attached_in_their_places(tmp_path: Path) 
     ]
     for name, told in (
         ("named.png", "neither a picture nor a sound"),
-        ("bomb.png", "pixels"),
+        ("huge.png", "pixels"),
         ("film.mp4", "not UTF-8 text"),
     ):
         refuses(told, QuestionFlags((name,)).message, "Hi", NO_DOCS, "Hi")

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from localspec.storage.token_log import FILE as STORE_FILE
 from localspec.storage.token_log import TokenLog
 from localspec.telemetry.log import FILE, read_records
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started, succeed
-from tests.hostile_repository import hostile_repository
 from tests.llama import tiny_models
+from tests.support.watched_git import watched_git
 from tests.telemetry.talking import recording
 from tests.waiting import PATIENCE_S
 
@@ -170,10 +171,12 @@ def test_watching_takes_in_what_changes(place: dict[str, str], notes: Path) -> N
     assert "new.md" in localspec("index", "search", "cocoa", env=place).out
 
 
-def test_no_program_of_a_repository_is_run(place: dict[str, str], tmp_path: Path) -> None:
-    repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
-    assert "1 files, 1 passages" in localspec("index", "add", str(repository), env=place).err
-    assert not (tmp_path / "ran").exists()
+def test_git_is_not_started(place: dict[str, str], notes: Path, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", notes], check=True)
+    path, note = watched_git(tmp_path)
+    done = localspec("index", "add", str(notes), env={**place, "PATH": path})
+    assert "passages" in done.err
+    assert not note.exists()
 
 
 POEM = "Write a poem about rain."

@@ -1,9 +1,11 @@
 """The automaton of a grammar answers by the prefix alone, lets EOG follow only at an end, and is sure of what it forces."""
 
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
+import llguidance
 import numpy as np
 import pytest
 
@@ -249,12 +251,12 @@ def test_masks_are_forgotten_but_for_the_last_ones() -> None:
     assert rule.allows(states[0], np.array([ord("a"), ord("b")])).tolist() == [True, False]
 
 
-def test_a_grammar_that_gives_no_mask_ends_in_one_line() -> None:
-    """Seven hundred rules that may begin at one place."""
-    names = [f"x{number}" for number in range(700)]
-    rules = [f'{name} ::= "a" {name} "c" | "{name}"' for name in names]
-    wide = "\n".join([f'root ::= "b" ({" | ".join(names)})', *rules])
-    constraint = AnswerConstraint(GRAMMARS(ReplyOptions(grammar=wide)), 0)
+def test_a_grammar_that_gives_no_mask_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within bounds that are too narrow for an ordinary one."""
+    narrow = partial(llguidance.LLParserLimits, step_max_items=2)
+    monkeypatch.setattr(llguidance, "LLParserLimits", lambda **_: narrow())
+    said = ReplyOptions(grammar='root ::= "b" ("x" root | "y" root "z" | "w")')
+    constraint = AnswerConstraint(Grammars(VOCABULARY)(said), 0)
     with pytest.raises(PassFailed, match="the grammar gives no mask") as caught:
         constraint.allows([ord("b")], ALL)
     assert str(caught.value).isprintable()

@@ -93,7 +93,7 @@ def test_an_entry_is_read_whole() -> None:
         ("toy-part{part}==1.0", "--index-url=x{part}==1.0", "requirement cannot be"),
         ("toy-part{part}==1.0", "toy{part} @ https://x==1", "requirement cannot be"),
         ("toy-part{part}==1.0", "toy==1.0", "requirement names no {part}"),
-        ("toy-part{part}==1.0", "toy{0.__class__}==1.0", "requirement cannot be"),
+        ("toy-part{part}==1.0", "toy{0.name}==1.0", "requirement cannot be"),
         ("*/data", "*/../data", "member cannot be"),
         ('"lookup"', '"guess"', "pairs.p.draft is 'guess': choose one of lookup, model"),
         ('"lookup"', '"model"', "pairs.p.draft_model is missing"),

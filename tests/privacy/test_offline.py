@@ -11,8 +11,8 @@ import pytest
 
 from tests import warm
 from tests.cli.command import PLAIN, Done, environment, localspec
-from tests.hostile_repository import hostile_repository
 from tests.support.machines import with_what_is_known
+from tests.support.watched_git import watched_git
 
 pytestmark = pytest.mark.slow
 
@@ -95,12 +95,17 @@ def test_the_kernel_tells_of_any_program(trap: dict[str, str]) -> None:
     ["index add repository", "run --offline -f repository/new.txt Hi", "doctor --offline"],
 )
 def test_no_program_connects(trap: dict[str, str], tmp_path: Path, command: str) -> None:
-    """Git would connect to the remote of this repository."""
-    hostile_repository(tmp_path / "repository", tmp_path / "ran", "http://127.0.0.1:9/x.git")
-    env = {key: value for key, value in trap.items() if key != "PYTHONPATH"}
+    """And git, which may, is not started where a repository has a remote."""
+    subprocess.run(["git", "init", "-q", tmp_path / "repository"], check=True)
+    remote = ("remote", "add", "origin", "http://127.0.0.1:9/x.git")
+    subprocess.run(["git", *remote], cwd=tmp_path / "repository", check=True)
+    (tmp_path / "repository" / "new.txt").write_text("n")
+    path, note = watched_git(tmp_path)
+    env = {key: value for key, value in trap.items() if key != "PYTHONPATH"} | {"PATH": path}
     done = localspec(*command.split(), env=env, shell=_watched(trap), cwd=tmp_path)
     assert "Traceback" not in done.err
     assert _noted(trap) == ""
+    assert not note.exists()
 
 
 @pytest.mark.slow

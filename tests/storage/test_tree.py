@@ -8,7 +8,7 @@ import pytest
 
 from localspec.session.attachments import completions
 from localspec.storage.tree import files_below, fuzzy, list_files
-from tests.hostile_repository import hostile_repository
+from tests.support.watched_git import watched_git
 from tests.waiting import PATIENCE_S
 
 
@@ -51,10 +51,15 @@ def test_git_or_none_the_same_files_and_no_more_than_is_wanted(folder: Path) -> 
         repository(folder)
 
 
-def test_a_program_that_a_repository_names_is_not_run(tmp_path: Path) -> None:
-    repository = hostile_repository(tmp_path / "repository", tmp_path / "ran")
-    assert list_files(repository) == ["new.txt"]
-    assert not (tmp_path / "ran").exists()
+def test_git_is_not_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository(folder)
+    (folder / ".elsewhere").mkdir()
+    path, note = watched_git(folder / ".elsewhere")
+    monkeypatch.setenv("PATH", path)
+    assert "readme.txt" in list_files(folder)
+    assert not note.exists()
+    subprocess.run(["git", "--version"], check=True)
+    assert note.exists(), "it would have been noted"
 
 
 def test_outside_a_repository_ignored_files_are_left_out_likewise(folder: Path) -> None:

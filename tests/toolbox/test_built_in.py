@@ -9,11 +9,12 @@ import pytest
 
 from localspec.messages import ToolCall, ToolResult
 from localspec.storage.tree import list_files
+from localspec.toolbox import search as searching
 from localspec.toolbox.built_in import BuiltIn
 from localspec.toolbox.folder import Folder
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Access
-from tests.hostile_repository import SETUP
+from tests.support.watched_git import watched_git
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.process
@@ -132,23 +133,25 @@ def test_listing_and_searching_leave_out_what_git_ignores_and_what_is_hidden(
 @pytest.mark.parametrize(
     ("name", "arguments"), [("list_folder", {}), ("search_folder", {"pattern": "n"})]
 )
-def test_what_a_command_leaves_in_git_is_not_run_by_reading(
-    box: BuiltIn, folder: Path, name: str, arguments: dict[str, object]
+def test_git_is_not_started_by_reading(
+    box: BuiltIn,
+    folder: Path,
+    name: str,
+    arguments: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A confined command prepares `.git`, so that git would write where the command may not."""
-    (folder / "setup.sh").write_text(SETUP)
-    payload = folder / "private" / ".." / "ran"
-    done(box, "run_command", command=f"git init -q sub; cd sub; sh ../setup.sh . {payload}")
+    """Nor could it be trusted: a confined command may write into `.git`."""
+    done(box, "run_command", command="git init -q sub; echo n > sub/new.txt")
     assert (folder / "sub/new.txt").exists()
-    payload.unlink(missing_ok=True)
+    path, note = watched_git(folder / "private")
+    monkeypatch.setenv("PATH", path)
     assert not done(box, name, **arguments).is_error
     assert not done(box, name, path="sub", **arguments).is_error
-    assert not payload.exists()
+    assert not note.exists()
 
 
 def test_a_search_names_places_and_ends(box: BuiltIn, folder: Path) -> None:
     (folder / "many").write_text("match\n" * 500)
-    (folder / "evil").write_text("a" * 60 + "!\n")
     found = done(box, "search_folder", pattern="return", path="src").text
     assert found == "src/add.py:2: return a - b"
     assert done(box, "search_folder", pattern="return", path="src/add.py").text == found
@@ -157,10 +160,20 @@ def test_a_search_names_places_and_ends(box: BuiltIn, folder: Path) -> None:
     lines = done(box, "search_folder", pattern="match").text.splitlines()
     assert len(lines) == 61
     assert "more than 60" in lines[-1]
+
+
+def test_a_search_that_is_stopped_or_takes_too_long_says_so(
+    box: BuiltIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In the place of its process stands one that sleeps."""
+    sleeper = tmp_path / "sleeper.py"
+    sleeper.write_text("import time; time.sleep(600)")
+    monkeypatch.setattr(searching, "__file__", str(sleeper))
     stop = threading.Event()
-    threading.Timer(0.5, stop.set).start()
-    result = box.call(called("search_folder", pattern="(a+)+$"), stop)
-    assert "stopped by the user" in result.text
+    stop.set()
+    assert "stopped by the user" in box.call(called("search_folder", pattern="add"), stop).text
+    monkeypatch.setattr(searching, "_MOST_S", 0.2)
+    assert "stopped after 0.2 s" in done(box, "search_folder", pattern="add").text
 
 
 def test_a_change_is_proposed_as_a_diff_and_then_made(box: BuiltIn, folder: Path) -> None:
