@@ -12,6 +12,7 @@ _ABORT = (
     "give_up = library_function('ggml_abort', None, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p);"
     "give_up(b'ggml.c', 7, b'no room')"
 )
+_BLAMED = f"from localspec.llama.last_words import blaming; words = blaming('over x.gguf'); words.__enter__();{_ABORT}"
 _TERMINATE = "ctypes.CDLL('libstdc++.so.6')['_ZSt9terminatev']()"
 # Asked for in a native call, which holds no lock of Python's, as a kernel of llama.cpp asks.
 _LOST_PAGE = (
@@ -47,3 +48,10 @@ def test_giving_up_is_one_line(program: str, number: int, line: str, tmp_path: P
     assert ended.stdout == b""
     assert ended.stderr.decode().count("\n") == 1
     assert ended.stderr.decode().startswith(f"localspec: {line}")
+
+
+def test_what_it_gave_up_over_is_blamed() -> None:
+    command = [sys.executable, "-c", _START + _BLAMED]
+    ended = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "localspec: over x.gguf\n"
