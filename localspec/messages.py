@@ -285,13 +285,17 @@ _THOUGHT_TEXTS = ("thinking", "text", "summary")
 _FIELDS: Mapping[Role, Sequence[str]] = {
     "system": _WORDS,
     "user": _WORDS,
-    "assistant": (*_WORDS, "tool_calls"),
+    "assistant": (*_WORDS, "tool_calls", "refusal"),
     "tool": ("content", "tool_call_id", "is_error"),
 }
 
 
 class _TextForm(msgspec.Struct, tag_field="type", tag="text"):
     text: str
+
+
+class _RefusalForm(msgspec.Struct, tag_field="type", tag="refusal"):
+    refusal: str
 
 
 class _ImageUrl(msgspec.Struct):
@@ -310,6 +314,9 @@ class _AudioForm(msgspec.Struct, tag_field="type", tag="input_audio"):
     input_audio: _AudioData
 
 
+_PartForm = _TextForm | _RefusalForm | _ImageForm | _AudioForm
+
+
 class _FunctionForm(msgspec.Struct):
     name: str
     arguments: Any = ""
@@ -323,13 +330,12 @@ class _CallForm(msgspec.Struct):
 class _MessageForm(msgspec.Struct):
     """A message as OpenAI's chat bodies have it; of fields that its role does not have, nothing is read."""
 
-    content: str | list[_TextForm | _ImageForm | _AudioForm] | msgspec.UnsetType | None = (
-        msgspec.UNSET
-    )
+    content: str | list[_PartForm] | msgspec.UnsetType | None = msgspec.UNSET
     reasoning_content: str | None = None
     tool_calls: list[_CallForm] | None = None
     tool_call_id: str | None = None
     is_error: Any = None
+    refusal: str | None = None
 
 
 def _refused(url: str) -> MediaPart:
@@ -343,9 +349,9 @@ def from_json(
 ) -> Message:
     """Return the message in a JSON value: what `to_json` returns, or a body of OpenAI's form.
 
-    The role may be `developer`, too, which is `system`. A content may be a list of parts: text, and of a user's message
-    `image_url` (a data URL, or what `open_url` opens) and `input_audio` as well. Thoughts of a reply may have any name
-    of `THOUGHTS`, or be parts of its content; arguments of calls may be a text, an object or nothing.
+    The role may be `developer`, too, which is `system`. A content may be empty, or a list of parts: text, `refusal`, and of
+    a user's message `image_url` (a data URL, or what `open_url` opens) and `input_audio` as well. Thoughts of a reply may
+    have any name of `THOUGHTS`, or be parts of its content; arguments of calls may be a text, an object or nothing.
 
     Args:
         value: as `json.loads` returns it.
@@ -353,7 +359,7 @@ def from_json(
         open_url: returns the picture behind a URL that holds none itself; raises UsageError where it must not be read.
 
     Raises:
-        UsageError: it is no such message, or has no words where some are needed.
+        UsageError: it is no such message, or has no content where some is needed.
     """
     thoughts = ""
     if isinstance(value, dict) and value.get("role") == "assistant":
@@ -363,19 +369,19 @@ def from_json(
     if isinstance(content, list) and role == "user":
         return Message("user", tuple(_parts(content, what, open_url)))
     if isinstance(content, list):
-        texts = [each.text for each in content if isinstance(each, _TextForm)]
-        if len(texts) < len(content):
+        if any(isinstance(each, _ImageForm | _AudioForm) for each in content):
             raise UsageError(f"{what} has a picture or a sound: only messages of the user may")
-        content = "".join(checked_text(each, f"a part of {what}") for each in texts)
-    if role == "tool":
-        if form.tool_call_id is None or not isinstance(content, str):
-            raise UsageError(f"{what} lacks its tool_call_id or its content: write both, as text")
-        result = ToolResult(form.tool_call_id, content, form.is_error is True)
-        return Message("tool", (result,))
+        content = "".join(map(_words_of, content))
     calls = form.tool_calls or [] if role == "assistant" else []
-    empty = content in ("", None) or (content is msgspec.UNSET and calls)
-    text = "" if role == "assistant" and empty else checked_text(content, f"the content of {what}")
-    message = Message.from_text(role, text, form.reasoning_content or thoughts)
+    thoughts = form.reasoning_content or thoughts
+    if content is msgspec.UNSET and not (calls or form.refusal or thoughts):
+        raise UsageError(f"{what} lacks its content: write some, or an empty text")
+    text = (content if isinstance(content, str) else "") or form.refusal or ""
+    if role == "tool":
+        if form.tool_call_id is None:
+            raise UsageError(f"{what} lacks its tool_call_id: write the id of its call")
+        return Message("tool", (ToolResult(form.tool_call_id, text, form.is_error is True),))
+    message = Message.from_text(role, text, thoughts)
     parts = (
         ToolCall(each.id, each.function.name, _arguments(each.function.arguments, what))
         for each in calls
@@ -426,18 +432,19 @@ def _thoughts(value: Any, levels: int = 5) -> str:
 
 
 def _parts(
-    content: Sequence[_TextForm | _ImageForm | _AudioForm],
+    content: Sequence[_PartForm],
     what: str,
     open_url: Callable[[str], MediaPart],
 ) -> Iterator[Part]:
     """Return what a user says; texts that follow one another are one text, in which documents are found."""
     pictures, sounds = count(1), count(1)
-    for is_text, forms in groupby(content, lambda each: isinstance(each, _TextForm)):
+    words = (_TextForm, _RefusalForm)
+    for is_text, forms in groupby(content, lambda each: isinstance(each, words)):
         texts = list[str]()
         for each in forms:
             match each:
-                case _TextForm():
-                    texts.append(checked_text(each.text, f"a part of {what}"))
+                case _TextForm() | _RefusalForm():
+                    texts.append(_words_of(each))
                 case _ImageForm():
                     yield _from_url(
                         each.image_url.url, f"picture {next(pictures)} of {what}", open_url
@@ -447,6 +454,10 @@ def _parts(
                     yield MediaPart.of_base64(each.input_audio.data, name)
         if is_text:
             yield from _with_documents("".join(texts))
+
+
+def _words_of(part: _PartForm) -> str:
+    return part.refusal if isinstance(part, _RefusalForm) else getattr(part, "text", "")
 
 
 def _from_url(url: str, name: str, open_url: Callable[[str], MediaPart]) -> MediaPart:
@@ -489,6 +500,11 @@ def _has_half(value: Any) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def without_empty_prompts(messages: Iterable[Message]) -> list[Message]:
+    """Return a conversation without system prompts that say nothing: programs send one where a user wrote none."""
+    return [each for each in messages if each.role != "system" or each.text.strip()]
 
 
 def checked_text(value: Any, what: str) -> str:

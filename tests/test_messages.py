@@ -183,6 +183,37 @@ def test_arguments_may_be_a_text_an_object_or_nothing(given: Any, text: str) -> 
     assert (first.arguments, second.arguments) == (text, "")
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["", None, [], [{"type": "text", "text": ""}], [{"type": "refusal", "refusal": ""}]],
+)
+def test_a_content_may_be_empty(content: Any) -> None:
+    for role in ("system", "developer", "user", "assistant"):
+        assert from_json({"role": role, "content": content}).parts == ()
+    result = from_json({"role": "tool", "tool_call_id": "1", "content": content})
+    assert result.parts == (ToolResult("1", ""),)
+
+
+def test_a_part_may_be_empty_and_blanks_stay() -> None:
+    parts = [{"type": "text", "text": each} for each in ("", "a", " \n", "")]
+    assert from_json({"role": "user", "content": parts}) == Message.user("a \n")
+    assert from_json({"role": "assistant", "content": parts}) == Message.assistant("a \n")
+    assert from_json({"role": "user", "content": "\t"}).text == "\t"
+
+
+def test_what_a_reply_refused_is_what_it_said() -> None:
+    part = {"type": "refusal", "refusal": "I will not."}
+    said = [
+        {"content": [part]},
+        {"content": [{"type": "text", "text": ""}, part]},
+        {"content": None, "refusal": "I will not."},
+        {"refusal": "I will not."},
+        {"content": "I will not.", "refusal": None},
+    ]
+    for each in said:
+        assert from_json({"role": "assistant", **each}) == Message.assistant("I will not.")
+
+
 CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
 
 
@@ -194,17 +225,18 @@ def test_json_that_is_no_message_is_refused_in_one_line() -> None:
         ({"role": ["user"], "content": "x"}, "role"),
         ({"role": "x", "content": "a"}, "choose one of system, developer, user"),
         ({"role": "x\n\x1b[2J" * 50, "content": "x"}, r"x\\n\\x1b"),
-        ({"role": "user"}, "the content of message 3 is empty or not text"),
+        ({"role": "user"}, "message 3 lacks its content"),
+        ({"role": "system", "contents": "x"}, "message 3 lacks its content"),
+        ({"role": "assistant"}, "message 3 lacks its content"),
         ({"role": "tool", "content": "x"}, "tool_call_id"),
         ({"role": "tool", "tool_call_id": "1"}, "content"),
         ({"role": "assistant", "content": "x", "reasoning_content": 5}, "reasoning_content"),
     ]
     contents: list[tuple[Any, str]] = [
-        (" \n", "is empty"),
         (5, "content"),
         (["x"], r"content\[0\]"),
         ([{"type": "text"}], "`text`"),
-        ([{"type": "text", "text": ""}], "a part of message 3"),
+        ([{"type": "refusal", "text": "x"}], "`refusal`"),
         ("\ud800", "content of message 3 has half of a character"),
     ]
     calls: list[tuple[Any, str]] = [

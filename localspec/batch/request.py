@@ -15,7 +15,14 @@ from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.media import MOST_BYTES
-from localspec.messages import THOUGHTS, MediaPart, Message, checked_text, from_json
+from localspec.messages import (
+    THOUGHTS,
+    MediaPart,
+    Message,
+    checked_text,
+    from_json,
+    without_empty_prompts,
+)
 from localspec.options import ReplyOptions, cut
 from localspec.options.fields import FIELDS, SAMPLING, THINKING, think_of, with_fields
 
@@ -249,10 +256,11 @@ def _conversation(messages: Any, system: str | None, folder: Path | None) -> tup
     if not isinstance(messages, list) or not messages:
         raise UsageError("messages is empty, or not a list: write at least one user message")
     open_url = _opener(folder)
-    turns = [_message(each, f"message {n}", open_url) for n, each in enumerate(messages, 1)]
+    read = [_message(each, f"message {n}", open_url) for n, each in enumerate(messages, 1)]
+    turns = without_empty_prompts(read)
     if all(each.role == "system" for each in turns):
         raise UsageError("messages has nothing to answer: write at least one user message")
-    return (*_system(None if turns[0].role == "system" else system), *turns)
+    return (*_system(None if read[0].role == "system" else system), *turns)
 
 
 def _system(text: str | None) -> tuple[Message, ...]:

@@ -254,9 +254,8 @@ class Answering:
             tokens = self._length(question.messages, question.tools, question.think)
             return Counted(question.id, tokens, models.target.n_ctx)
         if isinstance(question, Tokenize):
-            text = checked_text(question.text, "the text")
             special = question.add_special
-            ids = models.tokenizer.tokenize(text, add_special=special, parse_special=True)
+            ids = models.tokenizer.tokenize(question.text, add_special=special, parse_special=True)
         else:
             ids = models.checked_ids(question.tokens)
         pieces = (models.tokenizer.piece(each, special=True) for each in ids)

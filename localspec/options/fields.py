@@ -1,5 +1,6 @@
 """Options of a reply as JSON fields: lines of a batch and bodies of all HTTP interfaces are read here, and nowhere else."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -124,7 +125,15 @@ def _number(option: Option | None, text: str) -> Any:
         return text
 
 
+_MEANT: Mapping[tuple[str, float], float] = {("top_k", -1): 0, ("top_p", 0): math.ulp(0.0)}
+"""Numbers beyond the range of an option that are usual elsewhere, and what they are here: off, and the likeliest token."""
+
+
 def _value(option: Option, value: Any) -> Any:
+    if type(value) in (int, float):
+        value = _MEANT.get((option.name, value), value)
+        if option.kind == "whole" and isinstance(value, float) and value.is_integer():
+            value = int(value)
     if option.kind == "texts" and isinstance(value, str):
         value = [value]
     try:

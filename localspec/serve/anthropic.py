@@ -4,8 +4,8 @@ Source: the API reference of Anthropic, and what its Python client sends and rea
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from starlette.requests import Request as HttpRequest
@@ -16,7 +16,7 @@ from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message
-from localspec.options.fields import think_of, with_fields
+from localspec.options.fields import with_fields
 from localspec.serve.answering import (
     AnswerForm,
     Answers,
@@ -26,9 +26,10 @@ from localspec.serve.answering import (
     unless_gone,
 )
 from localspec.serve.blocks import AnswerBlock, Blocks
-from localspec.serve.bodies import AnswerFields, body_of, reply_options
+from localspec.serve.bodies import body_of, reply_options
 from localspec.serve.media_parts import conversation
 from localspec.serve.openai_forms import CUT, figures
+from localspec.serve.thinking import Thinking, ThinkingFields
 from localspec.serve.tools import anthropic_messages, anthropic_offer, arguments_object
 
 _DELTA_EVERY = 12
@@ -37,7 +38,6 @@ _DELTA_EVERY = 12
 Anthropic's own clients leave pings out before they look how long nothing came, and Claude Code gives up after 300 s;
 so now and then there is a `message_delta` without a change, of which a stream may have several.
 """
-_NAMES = ("output_config.effort", "thinking", "thinking.budget_tokens")
 _ENDS = {
     **dict.fromkeys(CUT, "max_tokens"),
     StopReason.STOP_STRING: "stop_sequence",
@@ -53,14 +53,7 @@ class OutputConfig(msgspec.Struct):
     effort: str | None = None
 
 
-class Thinking(msgspec.Struct):
-    """Whether the model thinks, and how long."""
-
-    type: Literal["enabled", "adaptive", "disabled"] | None = None
-    budget_tokens: int | None = None
-
-
-class CountBody(AnswerFields, kw_only=True):
+class CountBody(ThinkingFields, kw_only=True):
     """A conversation."""
 
     messages: list[Any]
@@ -68,7 +61,11 @@ class CountBody(AnswerFields, kw_only=True):
     tools: Any = None
     tool_choice: Any = None
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
-    thinking: Thinking = msgspec.field(default_factory=Thinking)
+
+    def effort(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the effort, which is one of words alone where nothing says that there are thoughts."""
+        if isinstance(self.thinking, Thinking) and self.thinking.type is not None:
+            yield "output_config.effort", self.output_config.effort
 
 
 class MessagesBody(CountBody, kw_only=True):
@@ -88,7 +85,12 @@ async def messages(request: HttpRequest, service: Service) -> Answers:
     wanted = body.output_config.format or body.output_format
     stop, form = body.stop_sequences or None, {"strict": True, **wanted} if wanted else None
     options = await reply_options(
-        body, service.options, body.max_tokens, stop=stop, response_format=form, think=_think(body)
+        body,
+        service.options,
+        body.max_tokens,
+        stop=stop,
+        response_format=form,
+        think=body.think_wanted(),
     )
     offer = anthropic_offer(body.tools, body.tool_choice)
     prompt = Request(
@@ -109,19 +111,10 @@ async def count_tokens(request: HttpRequest, service: Service) -> Response:
     body = await body_of(request, CountBody, media=True)
     service = service.of(body.model)
     offer = anthropic_offer(body.tools, body.tool_choice)
-    options = with_fields(service.options, {"think": _think(body)})
+    options = with_fields(service.options, {"think": body.think_wanted()})
     counted = service.count(_messages(body, service), offer.tools, options.think)
     tokens = await unless_gone(request, counted)
     return JSONResponse({"input_tokens": tokens})
-
-
-def _think(body: CountBody) -> str | int | None:
-    """Return how to think; where a body does not say, an effort is one of words alone."""
-    wanted = body.thinking
-    if wanted.type is None:
-        return None
-    switch = {"enable_thinking": wanted.type != "disabled"}
-    return think_of(body.output_config.effort, switch, wanted.budget_tokens, _NAMES)
 
 
 class MessageForm(AnswerForm):

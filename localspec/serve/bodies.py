@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from starlette.requests import Request as HttpRequest
@@ -29,6 +29,8 @@ _MEDIA = re.compile(
     rb'(?:"(?:url|image_url|file_data|data)"\s*:|[\[,])\s*"(?:data:[\w.+/-]*;base64,)?[A-Za-z0-9+/=\\]{1024,}'
 )
 MOST_LOGPROBS = 20
+_EXTRA = "extra_body"
+_MOST_COUNTED = 1 << 53
 _UNSUPPORTED: Mapping[str, Any] = {
     # llama.cpp's samplers
     **dict.fromkeys(
@@ -51,9 +53,18 @@ _UNSUPPORTED: Mapping[str, Any] = {
     # the prompt
     **dict.fromkeys(("chat_template", "template", "continue_final_message", "documents", "lora")),
     **dict.fromkeys(("images", "context")),
+    # thoughts, which no text without a template has
     "chat_template_kwargs": {"enable_thinking": True},
-    "reasoning_effort": "none",
-    "reasoning_budget_tokens": -1,
+    **dict.fromkeys(("reasoning_effort", "reasoning_format"), "none"),
+    **dict.fromkeys(("enable_thinking", "include_reasoning", "separate_reasoning"), True),
+    **dict.fromkeys(("reasoning_budget_tokens", "reasoning_budget", "thinking_budget"), -1),
+    **dict.fromkeys(("thinking_token_budget", "thinking_budget_tokens"), -1),
+    **dict.fromkeys(("max_thinking_tokens", "max_reasoning_tokens"), -1),
+    **dict.fromkeys(("think", "reasoning_split")),
+    "thinking": {"type": "disabled"},
+    "reasoning": {"effort": "none"},
+    # other objects with fields in them
+    **dict.fromkeys(("extra_body", "vllm_xargs", "custom_params", "nvext")),
     # what OpenAI and Anthropic run themselves
     **dict.fromkeys(("web_search_options", "mcp_servers", "audio")),
     "modalities": ["text"],
@@ -71,6 +82,8 @@ class Own(msgspec.Struct):
 class AnswerFields(msgspec.Struct, kw_only=True):
     """Fields of every request for an answer. Others are ignored, but for those that would change it."""
 
+    unread: ClassVar[Collection[str]] = ()
+    """Names of fields that this kind of request has no use for."""
     model: str = ""
     temperature: float | None = None
     top_p: float | None = None
@@ -120,7 +133,7 @@ async def body_of(
     Args:
         request: has the body.
         kind: of the record.
-        nested: name of an object in the body whose fields are the body's own, too.
+        nested: name of an object in the body whose fields are the body's own, too, as those of `extra_body` always are.
         media: whether pictures and sounds in it may make it larger.
 
     Raises:
@@ -134,12 +147,10 @@ async def body_of(
     try:
         fields = msgspec.json.decode(body)
         if isinstance(fields, dict):
-            fields = {name: value for name, value in fields.items() if value is not None}
-            if isinstance(fields.get(nested), dict):
-                inner = fields.pop(nested).items()
-                fields = {name: _whole(each) for name, each in inner if each is not None} | fields
-            _refuse_unsupported(fields, kind.__struct_fields__)
-        return msgspec.convert(fields, kind)
+            fields = _flat(fields, nested)
+            unread = getattr(kind, "unread", ())
+            _refuse_unsupported(fields, {*kind.__struct_fields__} - {*unread})
+        return _converted(fields, kind)
     except RecursionError:
         raise UsageError("the body is nested too deeply: send a flatter one") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -169,9 +180,41 @@ async def _read(request: HttpRequest, *, media: bool) -> bytes:
     return body
 
 
-def _whole(value: Any) -> Any:
-    """Return a value, and of a number without a fraction the whole number: some programs write 8192.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _flat(fields: dict[str, Any], nested: str) -> dict[str, Any]:
+    """Return the fields of a body that are not null, and those of objects that programs write in place of them.
+
+    `extra_body` goes before the body, as OpenAI's client for Python has it, and the body before `nested`.
+    """
+    fields = _given(fields)
+    while isinstance(inner := fields.get(_EXTRA), dict):
+        fields = {name: each for name, each in fields.items() if name != _EXTRA} | _given(inner)
+    if isinstance(inner := fields.get(nested), dict):
+        fields = _given(inner) | {name: each for name, each in fields.items() if name != nested}
+    return fields
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _converted(fields: Any, kind: type[T]) -> T:
+    """Return fields as a record; some programs write 8192.0 where a whole number belongs."""
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError:
+        return msgspec.convert(_with_wholes(fields), kind)
+
+
+def _with_wholes(value: Any) -> Any:
+    """Return a value in which numbers without a fraction are whole numbers, as far as a double counts them."""
+    match value:
+        case dict():
+            return {name: _with_wholes(each) for name, each in value.items()}
+        case list():
+            return [_with_wholes(each) for each in value]
+        case float() if value.is_integer() and abs(value) < _MOST_COUNTED:
+            return int(value)
+    return value
 
 
 def _refuse_unsupported(fields: Mapping[str, Any], known: Collection[str]) -> None:

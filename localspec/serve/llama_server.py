@@ -19,6 +19,7 @@ from localspec.serve.answering import AnswerForm, Answers, Body, Service, unless
 from localspec.serve.bodies import body_of, reply_options
 from localspec.serve.openai import CompletionBody, choices
 from localspec.serve.openai_forms import drafting
+from localspec.serve.thinking import THINKING
 
 _STOPS = {StopReason.EOG: "eos", StopReason.STOP_STRING: "word"}
 
@@ -47,6 +48,7 @@ class Snippet(msgspec.Struct):
 class InfillBody(CompletionBody, kw_only=True):
     """A gap, and how to fill it in, or a text to go on with. What limits the time of a prompt, and other fields are ignored."""
 
+    unread = THINKING
     input_prefix: str = ""
     input_suffix: str = ""
     input_extra: list[Snippet] = msgspec.field(default_factory=list)

@@ -7,7 +7,7 @@ from typing import Any
 from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.media import MOST_BYTES, MOST_PIXELS, picture_size
-from localspec.messages import MediaPart, Message, from_json
+from localspec.messages import MediaPart, Message, from_json, without_empty_prompts
 from localspec.serve.http import TooLarge
 from localspec.serve.steady import steady
 from localspec.toolbox.folder import Folder, name_in_url
@@ -47,8 +47,8 @@ def conversation(
     if media > _MOST_PARTS:
         raise UsageError(f"{media} pictures and sounds are given: send {_MOST_PARTS} at most")
     open_url = _opener(folder)
-    read = (from_json(each, what.format(at), open_url) for at, each in enumerate(messages, 1))
-    read_messages = steady([*read])
+    read = [from_json(each, what.format(at), open_url) for at, each in enumerate(messages, 1)]
+    read_messages = steady(without_empty_prompts(read))
     pictures = (m for each in read_messages for m in each.media if m.kind == "image")
     if sum(math.prod(picture_size(m.data, m.name)) for m in pictures) > MOST_PIXELS_TOGETHER:
         raise TooLarge(

@@ -23,25 +23,24 @@ from localspec.options import ReplyOptions
 from localspec.options.option import cut
 from localspec.serve import embeddings
 from localspec.serve.answering import Answers, Service, unless_gone
-from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
+from localspec.serve.bodies import body_of, logprobs_of, reply_options
 from localspec.serve.media_parts import conversation, image_part
 from localspec.serve.ollama_form import OllamaForm, ns
 from localspec.serve.ollama_models import known_model
+from localspec.serve.thinking import ThinkingFields
 from localspec.serve.tools import openai_offer
 
 _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|[smh]?)")
 _WHOLE_CONTEXT = 1 << 30
-_THINK = {True: "on", False: "off"}
 
 
-class OllamaBody(AnswerFields, kw_only=True):
+class OllamaBody(ThinkingFields, kw_only=True):
     """What both requests have; the fields of `options` are read as the body's own."""
 
     stream: bool = True
     options: dict[str, Any] | None = None
     format: Any = None
-    think: bool | str | None = None
     keep_alive: float | str | None = None
     num_predict: int | None = None
     repeat_last_n: int | None = None
@@ -104,7 +103,7 @@ async def generate(request: HttpRequest, service: Service) -> Answers | Response
     service = _service(body, service)
     if body.raw and body.system:
         raise UsageError("raw and system are given: a raw prompt has its system prompt in it")
-    if body.think and (body.raw or body.suffix):
+    if (body.raw or body.suffix) and body.think_wanted() not in (None, "off"):
         raise UsageError("think is given, and no template is used that knows it: leave it out")
     if body.images and (body.raw or body.suffix):
         raise UsageError(
@@ -190,7 +189,6 @@ async def _answers(
 async def _options(body: OllamaBody, usual: ReplyOptions) -> ReplyOptions:
     """Return how to answer."""
     last = body.repeat_last_n
-    think = _THINK[body.think] if isinstance(body.think, bool) else body.think
     body.seed = None if body.seed is not None and body.seed < 0 else body.seed
     return await reply_options(
         body,
@@ -198,7 +196,7 @@ async def _options(body: OllamaBody, usual: ReplyOptions) -> ReplyOptions:
         body.num_predict,
         penalty_last_n=_WHOLE_CONTEXT if last is not None and last < 0 else last,
         response_format=_form(body.format),
-        think=think,
+        think=body.think_wanted(),
     )
 
 

@@ -18,13 +18,13 @@ from localspec.chat.request import Request
 from localspec.errors import UsageError
 from localspec.messages import Infill
 from localspec.options import ReplyOptions, cut
-from localspec.options.fields import think_of
 from localspec.serve.answering import Answers, Service
-from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
+from localspec.serve.bodies import body_of, logprobs_of, reply_options
 from localspec.serve.http import NotFound
 from localspec.serve.media_parts import conversation
 from localspec.serve.ollama_models import known_model
 from localspec.serve.openai_forms import ChatForm, CompletionForm, TextForm
+from localspec.serve.thinking import THINKING, ThinkingFields
 from localspec.serve.tools import openai_offer
 
 _MOST_CHOICES = 16
@@ -58,7 +58,7 @@ class Prediction(msgspec.Struct, tag="content"):
         return "".join(each.text for each in self.content)
 
 
-class CompletionBody(AnswerFields, kw_only=True):
+class CompletionBody(ThinkingFields, kw_only=True):
     """The body of both kinds of completions; `samplers`, which editors send, are ignored."""
 
     stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
@@ -78,9 +78,6 @@ class ChatBody(CompletionBody, kw_only=True):
     messages: list[Any] = msgspec.field(default_factory=list)
     max_completion_tokens: int | None = None
     response_format: dict[str, Any] | None = None
-    reasoning_effort: str | None = None
-    reasoning_budget_tokens: int | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: Any = None
@@ -94,6 +91,7 @@ class ChatBody(CompletionBody, kw_only=True):
 class TextBody(CompletionBody, kw_only=True):
     """A completion's body."""
 
+    unread = THINKING
     prompt: str | list[str | int | list[int]] = ""
     suffix: str | None = None
     echo: bool = False
@@ -155,12 +153,8 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
         )
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     limit = first_given(body.max_completion_tokens, body.max_tokens, body.n_predict)
-    if limit == 0 and body.messages[-1:] == [{"role": "user", "content": ""}]:
-        # llama.vim has a prompt read while its instruction is not written yet; a stop takes its place.
-        body.messages[-1] = {"role": "user", "content": "."}
     messages = conversation(body.messages, service.folder)
-    think = think_of(body.reasoning_effort, body.chat_template_kwargs, body.reasoning_budget_tokens)
-    options = await reply_options(body, service.options, limit, think=think)
+    options = await reply_options(body, service.options, limit, think=body.think_wanted())
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_of("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)

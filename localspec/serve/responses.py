@@ -18,12 +18,12 @@ from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
-from localspec.options.fields import think_of
 from localspec.serve.answering import AnswerForm, Answers, Body, PromptProgress, Service
 from localspec.serve.blocks import AnswerBlock, Blocks
-from localspec.serve.bodies import AnswerFields, body_of, logprobs_of, reply_options
+from localspec.serve.bodies import body_of, logprobs_of, reply_options
 from localspec.serve.media_parts import conversation, openai_part
 from localspec.serve.openai_forms import CUT, figures, likely
+from localspec.serve.thinking import Reasoning, ThinkingFields
 from localspec.serve.tools import ToolOffer, openai_offer, result_pictures, result_text
 
 _LOGPROBS = "message.output_text.logprobs"
@@ -38,20 +38,13 @@ class TextSettings(msgspec.Struct):
     format: dict[str, Any] | None = None
 
 
-class Reasoning(msgspec.Struct):
-    """How long the model thinks."""
-
-    effort: str | None = None
-
-
-class ResponsesBody(AnswerFields, kw_only=True):
+class ResponsesBody(ThinkingFields, kw_only=True):
     """A conversation to answer."""
 
     input: str | list[Any]
     instructions: str | None = None
     max_output_tokens: int | None = None
     text: TextSettings = msgspec.field(default_factory=TextSettings)
-    reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     include: list[str] = msgspec.field(default_factory=list)
     top_logprobs: int | None = None
     metadata: dict[str, Any] | None = None
@@ -74,10 +67,7 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     wanted = _LOGPROBS in body.include or body.top_logprobs
     limit = body.max_output_tokens
-    form, think = (
-        body.text.format,
-        think_of(body.reasoning.effort, names=("reasoning.effort", "", "")),
-    )
+    form, think = body.text.format, body.think_wanted()
     options = await reply_options(body, service.options, limit, response_format=form, think=think)
     prompt = Request(
         0,
@@ -277,6 +267,7 @@ def _shell(
     body: ResponsesBody, options: ReplyOptions, model: str, offer: ToolOffer
 ) -> dict[str, Any]:
     """Return a response of which nothing is there yet."""
+    effort = body.reasoning.effort if isinstance(body.reasoning, Reasoning) else None
     return {
         "id": f"resp_{secrets.token_hex(12)}",
         "object": "response",
@@ -291,7 +282,7 @@ def _shell(
         "output": [],
         "parallel_tool_calls": offer.policy.parallel,
         "previous_response_id": None,
-        "reasoning": {"effort": body.reasoning.effort, "summary": None},
+        "reasoning": {"effort": effort, "summary": None},
         "store": False,
         "temperature": options.sampling.temperature,
         "text": {"format": body.text.format or {"type": "text"}},

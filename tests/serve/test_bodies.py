@@ -207,7 +207,6 @@ def test_how_to_think_is_read_in_each_interfaces_form(
         (COUNT, {"thinking": {"type": "always"}}, "always"),
         (TEXT, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
         (TEXT, {"reasoning_budget_tokens": 9}, "reasoning_budget_tokens is not supported"),
-        (RESPONSES, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
         (TEXT, {"chat_template_kwargs": {"enable_thinking": False}}, "not supported"),
     ],
 )
