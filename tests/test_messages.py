@@ -203,7 +203,7 @@ def test_a_part_may_be_empty_and_blanks_stay() -> None:
 
 def test_what_a_reply_refused_is_what_it_said() -> None:
     part = {"type": "refusal", "refusal": "I will not."}
-    said = [
+    said: list[dict[str, Any]] = [
         {"content": [part]},
         {"content": [{"type": "text", "text": ""}, part]},
         {"content": None, "refusal": "I will not."},

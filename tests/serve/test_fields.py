@@ -109,11 +109,12 @@ def test_what_would_show_thoughts_otherwise_is_refused_by_its_name(
 def test_a_text_without_a_template_has_no_thoughts_to_switch_off(server: Served, path: str) -> None:
     for more in ({"thinking": {"type": "disabled"}}, {"think": False}, {"enable_thinking": False}):
         assert server.post(path, **BODIES[path], **more).status_code == 200
-    for name, value in [
+    rows: list[tuple[str, Any]] = [
         ("thinking", {"type": "enabled"}),
         ("think", "low"),
         ("reasoning_budget", 5),
-    ]:
+    ]
+    for name, value in rows:
         server.refuse(path, f"{name} is not supported", **BODIES[path], **{name: value})
 
 
@@ -144,13 +145,11 @@ def test_numbers_that_are_usual_elsewhere(server: Served, path: str) -> None:
         given = {**BODIES[path], "options": {limit: value}, limit: value}
         assert server.post(path, **given).status_code == 200
         assert server.request.options.max_tokens == 4
-    for name, value in [
-        ("top_k", -2),
-        ("top_k", 1.5),
-        ("top_p", -0.1),
-        ("seed", 1.5),
-        ("seed", 1e300),
-    ]:
+    wrong: list[tuple[str, Any]] = [
+        *(("top_k", -2), ("top_k", 1.5), ("top_p", -0.1)),
+        *(("seed", 1.5), ("seed", 1e300)),
+    ]
+    for name, value in wrong:
         server.refuse(path, name, **BODIES[path], **{name: value})
 
 
@@ -164,13 +163,14 @@ def test_messages_may_be_empty(server: Served) -> None:
         assert server.post(CHAT, messages=[user(empty)]).status_code == 200, empty
         assert server.post(CHAT, messages=[user(empty), user("hello")]).status_code == 200, empty
     parts = [{"type": "text", "text": ""}, {"type": "text", "text": "hello"}]
-    for path, body in [
+    rows: list[tuple[str, dict[str, Any]]] = [
         (CHAT, {"messages": [user(parts)]}),
         (MESSAGES, {"messages": [user(parts)], "max_tokens": 20, "system": [parts[0]]}),
         (RESPONSES, {"input": [user([{"type": "input_text", "text": ""}, *parts])]}),
         (TALK, {"messages": [{"role": "system", "content": ""}, user("hello")], "stream": False}),
         (GENERATE, {"prompt": "hello", "system": "", "stream": False}),
-    ]:
+    ]
+    for path, body in rows:
         answer = server.post(path, **body)
         assert answer.status_code == 200, (path, answer.text)
         (said_message,) = server.request.messages
