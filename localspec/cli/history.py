@@ -87,7 +87,7 @@ def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
     """Add tags NAMES to conversation NUMBER, and print all its tags."""
     added, _ = tags_of(" ".join(names))
     removed, _ = tags_of(" ".join(remove))
-    with _opened() as archive:
+    with _opened(changes=True) as archive:
         click.echo(" ".join(archive.tag(_chosen(archive, number), added, removed)))
 
 
@@ -127,12 +127,16 @@ def export(context: click.Context, number: str, file: Path | None, gate: str) ->
 
 
 @contextmanager
-def _opened() -> Iterator[History]:
+def _opened(*, changes: bool = False) -> Iterator[History]:
+    """Open the history; what only reads it does so where nothing can be saved, too."""
     archive = History(data_dir() / "history")
     try:
-        if archive.trouble is not None:
+        if archive.trouble is not None and (changes or not archive.is_readable):
             raise HistoryError(archive.trouble)
+        before = archive.trouble
         yield archive
+        if archive.trouble != before:  # it could not be read, and seemed to be empty
+            raise HistoryError(str(archive.trouble))
     finally:
         archive.close()
 

@@ -19,7 +19,7 @@ from localspec.cli.options import (
 from localspec.cli.progress import ProgressLine, fields, print_json, print_list
 from localspec.cli.prompt import report_missing_vectors
 from localspec.display import notice, printable, printable_line
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.embedding import embed, vector_model
 from localspec.retrieval.index import (
     Index,
@@ -88,10 +88,20 @@ def add(paths: tuple[Path, ...], name: str | None, settings: Settings) -> None:
     chooses, model = "vectors" in settings.given or name not in index_names(), None
     if chooses and settings.values["vectors"] != _OFF:
         model = _vector_model(settings)
+    is_new = name not in index_names()
+
+    def add_all(report: Callable[[Changes], None]) -> Changes:
+        try:
+            return add_files(opened, paths, report)
+        except LocalspecError:
+            if is_new:  # on a full disk, others need its room
+                remove_index(name)
+            raise
+
     with closing(open_index(name, make=True)) as opened:
         if chooses:
             opened.choose_vector_model(model)
-        _update(name, opened, lambda report: add_files(opened, paths, report))
+        _update(name, opened, add_all)
 
 
 @index.command()

@@ -5,7 +5,6 @@ written when the file takes it. Until then `trouble` says why, in one line. Only
 reply that grows is not indexed every second.
 """
 
-import errno
 import math
 import re
 import secrets
@@ -24,7 +23,10 @@ from localspec.history.media import MediaFiles
 from localspec.storage.database import (
     DatabaseTooNewError,
     empty_log,
+    is_busy,
     is_damage,
+    is_full,
+    may_be_whole,
     open_database,
     open_read_only,
     reason_of,
@@ -83,12 +85,13 @@ CREATE TABLE tag (
 _FOURTH = "ALTER TABLE message ADD COLUMN mark TEXT NOT NULL DEFAULT '';"
 STEPS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
+_OLDEST = 4
+"""The first version that can be read as it is: later steps help the search."""
 RETRY_S, _CHECK_S = 10.0, 0.1
 _WITH_MEDIA = "SELECT acts FROM message WHERE acts LIKE '{\"media\"%'"
 _HASH = re.compile(r"[0-9a-f]{64}")
 # A chat adds far fewer rows while another one is in trouble, and two in trouble rarely draw the same number.
 _GAP = 10_000
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_MEDIA: Mapping[str, bytes] = MappingProxyType({})
 NEW = object()
 """Stands for the id of the row that the same call of `save` adds."""
@@ -124,7 +127,7 @@ class HistoryDatabase:
         self._waiting: dict[tuple[Table, int], Values] = {}
         self._media, self._waiting_media = MediaFiles(path.parent / "media"), dict[str, bytes]()
         self._ids: Iterator[int] = count()
-        self._tried_s = 0.0
+        self._tried_s, self._only_read = 0.0, False
         self.trouble: str | None = None
         try:
             self._connection = open_database(path, STEPS)
@@ -133,8 +136,8 @@ class HistoryDatabase:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-            with suppress(sqlite3.Error):
-                self._connection = None if is_damage(error) else open_read_only(path, STEPS)
+            if may_be_whole(error) or is_busy(error):
+                self._read_only()
             self._note(error, opening=True)
 
     def read(self, sql: str, values: Sequence[Any] | Values = ()) -> list[sqlite3.Row]:
@@ -149,6 +152,11 @@ class HistoryDatabase:
             except sqlite3.Error as error:
                 self._note(error)
                 return []
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether what was saved can be read, even where nothing can be saved."""
+        return self._connection is not None
 
     def rows(self, table: Table, column: str, value: int) -> list[Values]:
         """Return the rows with a value in a column, by id, with all that waits."""
@@ -253,6 +261,9 @@ class HistoryDatabase:
                 RowChange(table, None if "id" in values else number, values)
                 for (table, number), values in self._waiting.items()
             ]
+            if self._only_read and self._connection is not None:
+                self._connection.close()  # it may keep out all others
+                self._connection = None
             # It may still be full, or have changed so that this does not fit any more.
             with suppress(OSError, sqlite3.Error):
                 file = open_database(self._path, STEPS)
@@ -266,7 +277,9 @@ class HistoryDatabase:
                 if self._connection is not None:
                     self._connection.close()
                 self._connection, self._waiting, self.trouble = file, {}, None
-                self._waiting_media = {}
+                self._waiting_media, self._only_read = {}, False
+            if self._connection is None:
+                self._read_only()
 
     def close(self) -> None:
         """Write what waits, and close the file; closing twice is harmless."""
@@ -275,6 +288,12 @@ class HistoryDatabase:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+    def _read_only(self) -> None:
+        """Open the file to read it, as far as that is possible."""
+        with suppress(sqlite3.Error):
+            self._connection = open_read_only(self._path, STEPS, oldest=_OLDEST)
+            self._only_read = True
 
     def _empty_log(self) -> None:
         if self._connection is not None:
@@ -296,13 +315,12 @@ class HistoryDatabase:
         if isinstance(error, DatabaseTooNewError):
             self._tried_s = math.inf
             self.trouble = f"the history cannot be saved: {error}; nothing is saved until then"
-        elif is_damage(error):
+        elif is_damage(error) and not self._only_read:
             self._tried_s = math.inf
             self.trouble += f"move {self._path} away to start again; nothing is saved until then"
         else:
             self._tried_s = time.monotonic()
-            is_full = code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in _FULL
-            advice = "free some space" if is_full else f"check {self._path.parent}"
+            advice = "free some space" if is_full(error) else f"check {self._path.parent}"
             self.trouble += (
                 f"{advice}; localspec keeps trying; until then the conversation is kept in memory"
             )

@@ -4,6 +4,8 @@ The text is kept, so that what is cited is what was found; vectors of passages s
 """
 
 import re
+import shutil
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.passages import Passage
 from localspec.storage import database
+from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
 
 _STEPS = (
@@ -85,6 +88,10 @@ _STOP_WORDS = (
 _STOP = frozenset(_STOP_WORDS.split())
 
 
+_SPARE_BYTES, _WRITTEN = 8_000_000, 4
+"""What a disk keeps free; how many bytes a byte of text takes for a while: with its words, in the log and in the file."""
+
+
 class FoundPassage(NamedTuple):
     """A passage that was found.
 
@@ -155,9 +162,12 @@ class Index:
     """
 
     def __init__(self, path: Path, *, make: bool = False) -> None:
-        self.path = path
+        self.path, self._only_read = path, False
         with self._errors():
-            self._database = database.open_database(path, _STEPS, make=make)
+            if make:
+                self._database = database.open_database(path, _STEPS)
+            else:
+                self._database, self._only_read = database.open_to_read(path, _STEPS)
         self._database.row_factory = None
 
     def close(self) -> None:
@@ -173,6 +183,27 @@ class Index:
         """
         with self._errors(), database.transaction(self._database, begin):
             yield
+
+    def require_room(self, size_bytes: int) -> None:
+        """Keep the disk from being filled: a full one stops chats and batches, too.
+
+        Args:
+            size_bytes: of the text that is about to be written.
+
+        Raises:
+            LocalspecError: the disk has too little room for it.
+        """
+        disk = shutil.disk_usage(self.path.parent)
+        spare = min(_SPARE_BYTES, disk.total // 50)
+        if disk.free < spare + _WRITTEN * size_bytes:
+            raise LocalspecError(
+                f"the index {shown(self.path)} cannot grow: its disk has {size_text(disk.free)} left; free some space"
+            )
+
+    def empty_log(self) -> None:
+        """Give back what the log takes, which may be much where a change has failed."""
+        with suppress(sqlite3.Error):
+            database.empty_log(self._database)
 
     def writing(self) -> AbstractContextManager[None]:
         """Do all that is written inside, or nothing of it.
@@ -308,12 +339,15 @@ class Index:
             return self._database.execute(statement, values).fetchall()
 
     def _errors(self) -> AbstractContextManager[None]:
-        advice = "check the disk, or remove it with `localspec index rm` and index again"
-        return database.errors_as(
-            lambda why: LocalspecError(
-                f"the index {shown(self.path)} cannot be used ({why}): {advice}"
-            )
-        )
+        return database.errors_as(self._unusable)
+
+    def _unusable(self, error: Exception) -> LocalspecError:
+        advice = f"check {shown(self.path.parent)} and its disk; what is in it stays"
+        if not self._only_read:
+            again = "remove it with `localspec index rm` and index again"
+            advice = database.remedy(error, self.path, again)
+        reason = database.reason_of(error)
+        return LocalspecError(f"the index {shown(self.path)} cannot be used ({reason}): {advice}")
 
 
 def index_names() -> list[str]:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
 from localspec.gates.gate import secrets_gate
 from localspec.retrieval.index import Index, KnownFile
 from localspec.retrieval.passages import NumberedLine, passages
@@ -94,8 +95,16 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
         report: called after each file.
 
     Raises:
-        LocalspecError: the index cannot be written.
+        LocalspecError: the index cannot be written, or its disk would be full. What the log took is given back then.
     """
+    try:
+        return _update(index, report)
+    except LocalspecError:
+        index.empty_log()
+        raise
+
+
+def _update(index: Index, report: Callable[[Changes], None]) -> Changes:
     changes = Changes()
     roots, known = index.roots(), index.known()
     changes.missing = [each for each in roots if not each.exists()]
@@ -107,7 +116,7 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
     with index.writing():
         for path in gone:
             index.remove(path)
-    batch, begun_s = list[Callable[[], None]](), time.monotonic()
+    batch, begun_s = list[_Write](), time.monotonic()
     for path, name in wanted.items():
         changes.done += 1
         try:
@@ -117,7 +126,7 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
                 changes.not_text += 1
             else:
                 changes.unread.append((path, reason_of(error)))
-            write = partial(index.remove, path) if path in known else None
+            write = _Write(partial(index.remove, path)) if path in known else None
         report(changes)
         if write:
             batch.append(write)
@@ -128,18 +137,26 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
     return changes
 
 
-def _write(index: Index, batch: list[Callable[[], None]]) -> None:
+class _Write(NamedTuple):
+    """A change of the index, and how many bytes of text it writes."""
+
+    make: Callable[[], None]
+    size_bytes: int = 0
+
+
+def _write(index: Index, batch: list[_Write]) -> None:
     """Write what a batch holds in one transaction, and empty it."""
     if batch:
+        index.require_room(sum(each.size_bytes for each in batch))
         with index.writing():
-            for write in batch:
-                write()
+            for each in batch:
+                each.make()
         batch.clear()
 
 
 def _change(
     index: Index, path: Path, name: str, before: KnownFile | None, changes: Changes
-) -> Callable[[], None] | None:
+) -> _Write | None:
     """Count a file, and return what writes it into the index; None where it is there as it is.
 
     Raises:
@@ -155,12 +172,13 @@ def _change(
     known = KnownFile(len(content), changed_ns, hashlib.sha256(content).digest())
     if before and before.sha256 == known.sha256:
         changes.same += 1
-        return partial(index.touch, str(path), changed_ns)
+        return _Write(partial(index.touch, str(path), changed_ns))
     lines, code = read(path.name, content)
     parts = passages(_masked(lines), code=code)
     changes.changed += before is not None
     changes.added += before is None
-    return partial(index.put, str(path), known, name, parts)
+    size_bytes = sum(len(each.text.encode(errors="replace")) for each in parts)
+    return _Write(partial(index.put, str(path), known, name, parts), size_bytes)
 
 
 def _masked(lines: list[NumberedLine]) -> list[NumberedLine]:

@@ -1,5 +1,6 @@
 """SQLite files that only their owner can read: opened, brought up to date, changed all or nothing, and emptied."""
 
+import errno
 import os
 import sqlite3
 import time
@@ -8,8 +9,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from localspec.storage.files import private_directory
+from localspec.storage.paths import shown
 
-_BUSY_S, _AGAIN_S = 5.0, 0.01
+_BUSY_S, _SHORT_S, _AGAIN_S = 5.0, 0.2, 0.01
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PIECE = 1 << 20
 _SETTINGS = (
     "journal_mode = WAL",
@@ -59,17 +62,55 @@ def open_database(
         raise
 
 
-def open_read_only(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
-    """Open a file that cannot be written, as it was when it was last closed.
+def open_to_read(
+    path: Path, steps: Sequence[str], *, oldest: int | None = None
+) -> tuple[sqlite3.Connection, bool]:
+    """Open a file; return it, and whether it can only be read. That may be so on a full disk, a read-only one, or without the right.
+
+    Args:
+        path: the file.
+        steps: as `open_database` takes them.
+        oldest: the first version that can be read as it is; by default only the last one.
+
+    Raises:
+        OSError: it cannot be read.
+        sqlite3.Error: so is it, or it is damaged.
+    """
+    try:
+        return open_database(path, steps, make=False), False
+    except (OSError, sqlite3.Error) as error:
+        if not may_be_whole(error):
+            raise
+        try:
+            return open_read_only(path, steps, oldest=oldest), True
+        except sqlite3.Error:
+            raise error from None
+
+
+def open_read_only(
+    path: Path, steps: Sequence[str], *, oldest: int | None = None
+) -> sqlite3.Connection:
+    """Open a file that cannot be written; see `open_to_read`.
+
+    What its log holds is read, too, where SQLite has a place for the log's index: a file beside it, or memory, for which it
+    keeps other programs out. Else the file is as it was when the log was last put into it, and may seem damaged.
 
     Raises:
         sqlite3.Error: it cannot be read, or is of another version.
     """
-    connection = _connected(f"{path.absolute().as_uri()}?immutable=1")
-    if _version(connection) != len(steps):
+    reason: sqlite3.Error = sqlite3.DatabaseError("it is of another version")
+    for how, locking in (("?mode=ro", "NORMAL"), ("", "EXCLUSIVE"), ("?immutable=1", "NORMAL")):
+        connection = _connected(path.absolute().as_uri() + how, _SHORT_S)
+        try:
+            connection.execute(f"PRAGMA locking_mode = {locking}").fetchall()
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            version = _version(connection)
+            if (len(steps) if oldest is None else oldest) <= version <= len(steps):
+                return connection
+        except sqlite3.Error as error:
+            reason = error
         connection.close()
-        raise sqlite3.DatabaseError("it is of another version")
-    return connection
+    raise reason
 
 
 def _connected(place: str, busy_s: float = _BUSY_S) -> sqlite3.Connection:
@@ -115,12 +156,12 @@ def transaction(connection: sqlite3.Connection, begin: str = "IMMEDIATE") -> Ite
 
 
 @contextmanager
-def errors_as(make: Callable[[str], Exception]) -> Iterator[None]:
-    """Raise, in place of an error of a file, what a function makes of its reason."""
+def errors_as(make: Callable[[Exception], Exception]) -> Iterator[None]:
+    """Raise, in place of an error of a file, what a function makes of it."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise make(reason_of(error)) from error
+        raise make(error) from error
 
 
 def reason_of(error: Exception) -> str:
@@ -143,6 +184,44 @@ def is_damage(error: Exception) -> bool:
     """Return whether an error means that the file is damaged or no database."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether an error means that the disk, or the user's part of it, is full."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in _FULL
+
+
+def may_be_whole(error: Exception) -> bool:
+    """Return whether an error says of a disk, or of rights, and nothing of the file: it may be whole, and readable."""
+    if isinstance(error, OSError):
+        return error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in {
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+
+
+def remedy(error: Exception, path: Path, if_damaged: str) -> str:
+    """Return what to do about an error of a file: only one that is damaged is worth removing.
+
+    Args:
+        error: of the file.
+        path: the file.
+        if_damaged: what to do if it is.
+    """
+    if is_damage(error):
+        return if_damaged
+    if isinstance(error, DatabaseTooNewError):
+        return "nothing of it is lost"
+    if is_busy(error):
+        return "try again when the other program is done with it"
+    if is_full(error):
+        return "free some space; what is in it stays"
+    return f"check {shown(path.parent)} and its disk; what is in it stays"
 
 
 def is_busy(error: Exception) -> bool:

@@ -148,7 +148,9 @@ def wipe(directory: Path, *, only_text: bool = False) -> bool:
     path, gone = directory / FILE, False
     advice = "check its permissions, and close the programs that use it"
     with database.errors_as(
-        lambda reason: LocalspecError(f"{path} cannot be wiped ({reason}): {advice}")
+        lambda error: LocalspecError(
+            f"{path} cannot be wiped ({database.reason_of(error)}): {advice}"
+        )
     ):
         for each in [each for names in _EARLIER for each in directory.glob(names)]:
             gone |= database.remove(each)
@@ -200,19 +202,25 @@ def read_prior(
 
 @contextmanager
 def _opened(directory: Path, *, changes: bool = False) -> Iterator[sqlite3.Connection]:
-    """Open the file; what is changed within is changed all or nothing."""
+    """Open the file; what is changed within is changed all or nothing. What only reads it needs no right to write, nor room."""
     path = directory / FILE
-    advice = "check its permissions; `localspec stats --wipe` starts afresh"
-    with (
-        database.errors_as(
-            lambda reason: LocalspecError(f"{path} cannot be used ({reason}): {advice}")
-        ),
-        closing(database.open_database(path, _STEPS)) as connection,
-    ):
+
+    def unusable(error: Exception) -> LocalspecError:
+        advice = database.remedy(error, path, "`localspec stats --wipe` starts afresh")
+        return LocalspecError(f"{path} cannot be used ({database.reason_of(error)}): {advice}")
+
+    with database.errors_as(unusable), _connected(path, changes=changes) as connection:
         with database.transaction(connection, "IMMEDIATE" if changes else "DEFERRED"):
             yield connection
         if changes:
             database.empty_log(connection)  # which may hold text that is gone
+
+
+def _connected(path: Path, *, changes: bool) -> closing[sqlite3.Connection]:
+    if changes:
+        return closing(database.open_database(path, _STEPS))
+    connection, _ = database.open_to_read(path, _STEPS)
+    return closing(connection)
 
 
 def _add(connection: sqlite3.Connection, record: Record, text: bytes | None = None) -> None:

@@ -1,0 +1,142 @@
+"""A full disk, and one that can only be read: what is whole is read by every command, and none advises to remove it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Done, localspec
+
+pytestmark = pytest.mark.slow
+
+# Killed in its midst: its log holds what it saved last.
+WRITER = """
+import os, sys
+from pathlib import Path
+from localspec.history.archive import History
+from tests.history.test_archive import talk
+from tests.telemetry.test_log import record
+data = Path(sys.argv[1])
+history = History(data / "history")
+for number in range(5):
+    talk(history, f"question {number} of a whale", "an answer " * 50)
+record(data / "telemetry", 3)
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", place],
+        check=False,
+        capture_output=True,
+    )
+    if made.returncode:
+        pytest.skip("this user may not mount")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(disk: Path) -> None:
+    descriptor = os.open(disk / "filling", os.O_WRONLY | os.O_CREAT)
+    try:
+        while True:
+            os.write(descriptor, bytes(4096))
+    except OSError:
+        os.close(descriptor)
+
+
+def remount(disk: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", disk], check=True)
+
+
+READERS = {
+    "history": "whale", "history list --json": "whale", "history search whale": "question 4", "history show": "question 4",
+    "history show 2 --json": "question 1", "history export 3 {out}": "out.md", "index": "1 files", "index status --json": "passages",
+    "index search penguins": "penguins walk", "stats": "tokens", "stats --json": "{{", "stats --since 7d --json": "{{",
+    "config show": "temperature", "list": "", "doctor --offline": "settings",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("log", ["a log", "a log without its index", "no log"])
+@pytest.mark.parametrize("state", ["full", "read-only"])
+def test_what_is_whole_is_read(disk: Path, tmp_path: Path, state: str, log: str) -> None:
+    data, docs, out = disk / "data", tmp_path / "docs", tmp_path / "out.md"
+    env = {"LOCALSPEC_DATA_DIR": str(data), "LOCALSPEC_TELEMETRY": "on"}
+    docs.mkdir()
+    (docs / "birds.md").write_text("# Birds\n\npenguins walk far\n")
+    assert localspec("index", "add", str(docs), "--name", "docs", env=env).code == 0
+    subprocess.run([sys.executable, "-c", WRITER, data], check=True)
+    if log == "no log":
+        assert localspec("history", "tag", "1", "seen", env=env).code == 0  # closes it
+    elif log == "a log without its index" and state == "full":
+        for each in data.glob("*/*-shm"):
+            each.unlink()
+    fill(disk) if state == "full" else remount(disk, "ro")
+    for command, words in READERS.items():
+        done = localspec(*command.format(out=out).split(), env=env)
+        assert done.code == 0 or command.startswith("doctor"), (command, done)
+        assert words.replace("{{", "{") in done.out, (command, done)
+        check_advice(done)
+    if state == "full":
+        (disk / "filling").unlink()
+    else:
+        remount(disk, "rw")
+    assert localspec("history", "tag", "2", "after", env=env).out == "after\n"
+
+
+def check_advice(done: Done) -> None:
+    assert "Traceback" not in done.err
+    for words in ("index rm", "--wipe", "away to start again", "malformed", "afresh"):
+        assert words not in done.out + done.err, done
+
+
+@pytest.mark.parametrize("state", ["full", "read-only"])
+def test_what_would_change_says_so_in_a_line(disk: Path, state: str) -> None:
+    env = {"LOCALSPEC_DATA_DIR": str(disk / "data")}
+    subprocess.run([sys.executable, "-c", WRITER, disk / "data"], check=True)
+    fill(disk) if state == "full" else remount(disk, "ro")
+    done = localspec("history", "tag", "1", "new " * 50, env=env)
+    if state == "read-only":
+        assert done.code == 1
+        assert done.err.count("\n") == 1
+    check_advice(done)
+
+
+def test_an_index_that_does_not_fit_gives_its_room_back(disk: Path, tmp_path: Path) -> None:
+    docs, env = tmp_path / "docs", {"LOCALSPEC_DATA_DIR": str(disk / "data")}
+    docs.mkdir()
+    for number in range(700):
+        (docs / f"{number}.md").write_text(f"penguin{number} walks far " * 400)
+    localspec("list", env=env)
+    free = os.statvfs(disk).f_bavail
+    done = localspec("index", "add", str(docs), "--name", "docs", env=env)
+    assert done.code == 1
+    assert "free some space" in done.err
+    check_advice(done)
+    assert free - os.statvfs(disk).f_bavail <= 1, "but for the directory"
+    assert localspec("index", env=env).out == ""
+
+
+def test_an_index_that_grows_too_far_stays_whole(disk: Path, tmp_path: Path) -> None:
+    docs, env = tmp_path / "docs", {"LOCALSPEC_DATA_DIR": str(disk / "data")}
+    docs.mkdir()
+    (docs / "first.md").write_text("penguins walk far")
+    assert localspec("index", "add", str(docs), "--name", "docs", env=env).code == 0
+    for number in range(700):
+        (docs / f"{number}.md").write_text(f"whale{number} swims far " * 400)
+    done = localspec("index", "update", env=env)
+    assert done.code == 1
+    check_advice(done)
+    assert "penguins" in localspec("index", "search", "penguins", env=env).out
+    subprocess.run([sys.executable, "-c", WRITER, disk / "data"], check=True)
+    assert "whale" in localspec("history", env=env).out, "others have room"
