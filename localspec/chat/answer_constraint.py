@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415 - most answers are free
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,11 @@ from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
     from localspec.chat.calling import Calling
+    from localspec.grammar.combined import Watch
 
+
+_THOUGHTS_BEFORE_A_CALL = 0.75
+"""How much of a reply thoughts may take that has to call: else they could take all of it, as none of them may end it."""
 
 Opening = tuple[tuple[int, ...], ThinkingTags]
 """A tag that the reply may be spelling: ids that it needs yet, and what it opens."""
@@ -38,6 +42,7 @@ class ThinkingState:
         thoughts: the tags that they stand between; None outside of them.
         tail: end of the thoughts, in which the closing tag may have begun.
         blank: whether white space may still come between thoughts and answer.
+        watched: state of what looks for calls in thoughts, once it begins one in place of the answer, too.
     """
 
     answer: Any | None
@@ -45,6 +50,7 @@ class ThinkingState:
     thoughts: ThinkingTags | None = None
     tail: bytes = b""
     blank: bool = False
+    watched: Any = None
 
 
 class AfterThinking:
@@ -60,6 +66,7 @@ class AfterThinking:
         tokenizer: spells the tags.
         pieces: bytes of control tokens that tags are made of, by id.
         eog: ids that end a generation: no thought may.
+        watch: ends thoughts that never closed where a call begins; None where none may.
     """
 
     def __init__(
@@ -70,8 +77,10 @@ class AfterThinking:
         tokenizer: Tokenizer,
         pieces: Mapping[int, bytes],
         eog: Collection[int],
+        watch: "Watch | None" = None,
     ) -> None:
         self._rule = rule
+        self._watch = watch
         self._spell = spelling(tokenizer, pieces)
         self._eog = np.array(sorted(eog), dtype=np.int64)
         self._opened = opened
@@ -83,13 +92,15 @@ class AfterThinking:
     def start(self) -> ThinkingState:
         """Return the state where the prompt ends."""
         if self._opened is not None:
-            return ThinkingState(None, thoughts=self._opened)
+            return self._begun(self._opened)
         return ThinkingState(self._rule.start(), self._openings)
 
     def step(self, state: ThinkingState, token: int) -> ThinkingState:
         """Return the state after a token that `allows` lets follow."""
         if state.thoughts is not None:
-            return self._thought(state.thoughts, state.tail + self._spell(token))
+            return self._thought(state.thoughts, state, token)
+        if self._watch is not None and state.watched is not None:
+            return replace(state, watched=self._watch.step(state.watched, token))
         if state.blank and self._spell(token).isspace():
             return ThinkingState(state.answer)
         answer = state.answer
@@ -102,7 +113,7 @@ class AfterThinking:
             if not ids and tags.words:
                 return ThinkingState(self._rule.start(), openings, blank=True)
             if not ids:
-                return ThinkingState(None, thoughts=tags)
+                return self._begun(tags)
         return ThinkingState(answer, openings)
 
     def allows(self, state: ThinkingState, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -113,7 +124,12 @@ class AfterThinking:
             close = state.thoughts.close.encode()
             rests = ((state.tail + piece).partition(close)[2] for piece in pieces)
             apart = [not rest or rest.isspace() for rest in rests]
-            return ~np.isin(ids, self._eog) & np.array(apart, dtype=np.bool_)
+            allowed = ~np.isin(ids, self._eog) & np.array(apart, dtype=np.bool_)
+            if self._watch is not None and state.watched is not None:
+                allowed &= self._watch.allows(state.watched, ids)
+            return allowed
+        if self._watch is not None and state.watched is not None:
+            return self._watch.allows(state.watched, ids)
         allowed = np.isin(ids, [opening[0] for opening, _ in state.openings])
         if state.answer is not None:
             allowed |= self._rule.allows(state.answer, ids)
@@ -123,6 +139,8 @@ class AfterThinking:
 
     def forced(self, state: ThinkingState) -> tuple[int, ...]:
         """Return what the rule forces, once nothing but the answer can follow."""
+        if self._watch is not None and state.watched is not None and state.thoughts is None:
+            return self._watch.forced(state.watched)
         if state.answer is None or state.openings or state.blank:
             return ()
         return self._rule.forced(state.answer)
@@ -131,14 +149,27 @@ class AfterThinking:
         """Return the state where thoughts were ended and the answer begins, or `more` of them."""
         return ThinkingState(self._rule.start(), self._openings if more else ())
 
-    def _thought(self, tags: ThinkingTags, tail: bytes) -> ThinkingState:
-        close = tags.close.encode()
+    def calls(self, state: ThinkingState) -> bool:
+        """Return whether a call ended thoughts that never closed."""
+        return state.thoughts is None and state.watched is not None
+
+    def _begun(self, tags: ThinkingTags) -> ThinkingState:
+        watches = self._watch is not None and not tags.words and not tags.more
+        watched = self._watch.start() if self._watch is not None and watches else None
+        return ThinkingState(None, thoughts=tags, watched=watched)
+
+    def _thought(self, tags: ThinkingTags, state: ThinkingState, token: int) -> ThinkingState:
+        tail = state.tail + self._spell(token)
+        watched, close = state.watched, tags.close.encode()
         if close in tail:
             openings = self._openings if tags.more else ()
             return ThinkingState(self._rule.start(), openings, blank=tail.endswith(close))
-        return ThinkingState(
-            None, thoughts=tags, tail=tail[-len(close) + 1 :] if len(close) > 1 else b""
-        )
+        if self._watch is not None and watched is not None:
+            watched = self._watch.step(watched, token)
+            if watched.bound is not None:
+                return ThinkingState(None, watched=watched)
+        tail = tail[-len(close) + 1 :] if len(close) > 1 else b""
+        return ThinkingState(None, thoughts=tags, tail=tail, watched=watched)
 
 
 def answer_constraint(
@@ -163,6 +194,9 @@ def answer_constraint(
     rule = _rule(options, models, calling)
     template = None if conversation is None else conversation.template
     budget = None if template is None else template.thinking.budget
+    if budget is None and calling is not None and calling.offer.required:
+        room = models.target.n_ctx - prompt_tokens
+        budget = int(min(options.max_tokens or room, room) * _THOUGHTS_BEFORE_A_CALL)
     if conversation is None or template is None or (rule is None and budget is None):
         return None if rule is None else AnswerConstraint(rule, prompt_tokens)
     bound = options.answer_grammar is not None or (calling is not None and calling.offer.required)
@@ -173,9 +207,11 @@ def answer_constraint(
     (tags, opened), tokenizer = conversation.thinking_tags, models.tokenizer
     pieces = tag_pieces(tags, tokenizer)
     behind: Callable[[bool], Any] | None = None
+    calls: Callable[[Any], bool] | None = None
     if rule is not None and tags and not conversation.goes_on:
-        rule = thinking = AfterThinking(rule, tags, opened, tokenizer, pieces, models.eog)
-        behind = thinking.behind
+        watch = _in_thoughts(models, calling)
+        rule = thinking = AfterThinking(rule, tags, opened, tokenizer, pieces, models.eog, watch)
+        behind, calls = thinking.behind, thinking.calls
     if budget is not None and tags:
         rule = ThinkingBudget(
             budget,
@@ -187,6 +223,7 @@ def answer_constraint(
             _ending(template, tags, calls=calling is not None),
             rule,
             behind,
+            calls,
         )
     return None if rule is None else AnswerConstraint(rule, prompt_tokens)
 
@@ -206,6 +243,14 @@ def _ending(
         return "", "" if calls else next((each.open for each in tags if not each.close), "")
 
     return ending
+
+
+def _in_thoughts(models: LoadedModels, calling: "Calling | None") -> "Watch | None":
+    """Return what ends thoughts where a call begins; None where the reply may have none."""
+    if calling is None or not calling.offer.names or models.grammar is None:
+        return None
+    dialect = calling.dialect
+    return models.grammar.in_thoughts(dialect.form, calling.tools, calling.offer, dialect.control)
 
 
 def _rule(

@@ -2,40 +2,24 @@
 
 What does not parse is text, and no text is lost: a call begins with its whole head, up to its arguments, and with the
 name of a function that the model may call. A call that breaks off behind that has the arguments that it has; one that a
-limit cuts before that, behind its trigger, is no text.
+limit cuts before that, behind its trigger, is no text. A call may lack its first marker, see `calls/openings.py`; a
+closing one that is left over at the end of an answer is no text, either.
 """
 
 import ast
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
 import regex
 
-from localspec.calls import (
-    ID_SLOT,
-    INDEX_SLOT,
-    NAME_SLOT,
-    CallFormat,
-    TaggedArguments,
-    Tool,
-)
+from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool
+from localspec.calls.openings import closings, without_opener
+from localspec.chat.call_heads import KEY, Head, HeadFinder, partial_match
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Text
 from localspec.chat.thinking import overlap
 from localspec.messages import ToolCall
 
-_NAME, _KEY = "\ue003", "\ue004"
-"""Slots for the name of a function, and for the key of an argument."""
-_SLOTS = {
-    ID_SLOT: r"(?a:[\w.:-]{1,64}+)",
-    INDEX_SLOT: r"(?a:\d{1,9}+)",
-    _NAME: r"(?a:[\w.-]{1,128}+)",
-    _KEY: r"[\w.$-]{1,128}+",
-}
-_SPACE = r"\s{0,64}+"
-_MARKS = frozenset('{}[]:,"')
-"""White space beside them is up to the model, as it is in JSON."""
 _MOST_PYTHON = 1 << 16
 _NONE = re.compile(r"\bNone\b")
 _QUOTED = re.compile(r"(['\"])(.*)\1", re.DOTALL)
@@ -52,21 +36,30 @@ class CallParser:
         new_id: gives the id of each call. Those that a model writes are not taken: some count from 0 in every answer.
 
     Attributes:
-        broken_off: whether a limit cut a call before its name was whole.
+        broken_off: whether the end of the answer is no text: a limit cut a call before its name was whole, or a closing
+            marker is left over.
     """
 
     def __init__(self, form: CallFormat, tools: Sequence[Tool], new_id: Callable[[], str]) -> None:
-        self._form = form
+        self._form = self._usual = form
         self._tools = {each.name: each for each in tools}
         self._new_id = new_id
-        self._tails = list(_tails(form))
+        self._finder = HeadFinder(form, self._tools, loose=True)
+        bare = without_opener(form)
+        self._bare = None if bare is None else HeadFinder(bare, self._tools, loose=False)
+        self._places = _places(self._finder, self._bare, self._tools)
+        self._left_over = _left_over(form)
+        first = "" if form.tagged is None else form.tagged.first.lstrip()
+        openers = (form.trigger, "" if bare is None else bare.begin, first)
+        self._openers = tuple(filter(None, openers))
+        self._opened = False  # whether one of these stands in the text
+        self._at_line = True
         self._held = ""
         self._final = self._cut = False
         self.broken_off = False
         self._out: list[Delta] = []
         self._id = self._name = self._key = self._arguments = ""
-        # Of the last head: name, whether it has arguments, and its size.
-        self._ahead = ("", False, 0)
+        self._ahead: Head | None = None  # the last head that was found
         self._steps = self._read()
 
     def feed(self, text: str) -> list[Delta]:
@@ -85,22 +78,25 @@ class CallParser:
     # not, and `None` that it may be with more text.
 
     def _read(self) -> Generator[None, None, None]:
-        begin, at = self._form.begin.lstrip(), 0
+        at = 0
         while True:
-            at = self._held.find(begin[0], at)
-            begins = self._begins(at) if at >= 0 else False
-            if at >= 0 and begins is False:
+            place = self._places.search(self._held, at)
+            at = place.start() if place else len(self._held)
+            begins = self._begins(at) if place else False
+            left_over = begins is False and place is not None and self._is_left_over(at)
+            if place and begins is False and not left_over:
+                self._opened |= self._held.startswith(self._openers, at)
                 at += 1
                 continue
-            if text := self._take(len(self._held) if at < 0 else at):
+            if text := self._take(at):
                 self._out.append(Text(text))
             at = 0
             if begins:
                 while begins:
-                    self._take(self._ahead[2])
-                    begins = yield from self._call(*self._ahead[:2])
+                    begins = yield from self._call()
+                self._form = self._usual
             elif self._final:
-                self.broken_off = begins is None
+                self.broken_off = begins is None or left_over
                 self._held = ""
                 return
             else:
@@ -108,31 +104,53 @@ class CallParser:
 
     def _begins(self, at: int) -> bool | None:
         """Return whether a first call begins at a place: with the trigger as it is, for that is what binds a call."""
-        trigger = self._form.trigger
-        if not self._held.startswith(trigger, at):
-            return None if trigger.startswith(self._held[at:]) and not self._final else False
-        return self._head(self._form.begin.lstrip(), at)
+        form = self._usual
+        begins: bool | None = False
+        if self._held.startswith(form.trigger, at):
+            begins = self._head(self._finder, form.begin.lstrip(), at)
+        elif not self._final and any(e.startswith(self._held[at:]) for e in self._openers):
+            begins = None
+        return begins or _any([begins, self._begins_bare(at)])
 
-    def _head(self, prefix: str, at: int) -> bool | None:
-        """Return whether the head of a call is at a place: up to its arguments, with the name of a function."""
-        more = False
-        for has_arguments, tail, inner in self._tails:
-            match = self._match(f"{prefix}{_NAME}{tail}", at)
-            more |= match is not None and match.partial
-            if match is not None and not match.partial and match["slot"] in self._tools:
-                head = self._match(f"{prefix}{_NAME}{inner}", at)
-                self._ahead = match["slot"], has_arguments, head.end() - at if head else 0
-                return True
-        return None if more and (self._cut or not self._final) else False
+    def _begins_bare(self, at: int) -> bool | None:
+        """Return whether a call without its first marker begins at a place."""
+        finder, held = self._bare, self._held
+        if finder is None:
+            return False
+        if finder.begins_line():
+            begins_line = held[at - 1] == "\n" if at else self._at_line
+            if not begins_line or not finder.may_follow(held, at):
+                return False
+        begins = self._head(finder, finder.form.begin, at)
+        return False if begins is None and self._final else begins
 
-    def _call(self, name: str, has_arguments: bool) -> Steps:
-        """Read a call behind its head; return whether the head of another follows."""
-        form = self._form
+    def _head(self, finder: HeadFinder, before: str, at: int) -> bool | None:
+        """Return whether the head of a call is at a place, and keep it."""
+        head = finder.match(self._held, at, before, final=self._final, cut=self._cut)
+        if isinstance(head, Head):
+            self._ahead = head
+            return True
+        return head
+
+    def _is_left_over(self, at: int) -> bool:
+        """Return whether a closing marker may be left over at a place: of no call, with nothing behind it."""
+        if self._left_over is None or self._opened:
+            return False
+        match = self._left_over.fullmatch(self._held, at, partial=True)
+        return match is not None and not (match.partial and self._final)
+
+    def _call(self) -> Steps:
+        """Read a call from its head on; return whether the head of another follows."""
+        head = self._ahead
+        assert head is not None, "it was found"  # noqa: S101
+        self._take(head.size)
+        self._form = form = head.form
+        name = head.name
         self._id, self._name, self._arguments = self._new_id(), name, ""
         self._out.append(CallBegun(self._id, name))
         if form.tagged is None:
             whole = yield from self._object()
-        elif not has_arguments:
+        elif not head.has_arguments:
             self._add("{}")
             whole = True
         else:
@@ -141,7 +159,7 @@ class CallParser:
             return False
         self._out.append(CallDone(ToolCall(self._id, name, self._arguments)))
         while True:
-            follows = form.next is not None and self._head(self._named(form.next), 0)
+            follows = self._follows(0)
             end = self._match(self._named(form.end), 0)
             if follows:
                 return True
@@ -176,7 +194,7 @@ class CallParser:
         forms = sorted({tagged.string, tagged.other}, key=lambda each: -len(each.open))
         before = "{"
         while True:
-            opened = [(each, self._match(f"{_KEY}{each.open}", 0)) for each in forms]
+            opened = [(each, self._match(f"{KEY}{each.open}", 0)) for each in forms]
             form, match = next((each for each in opened if each[1]), (tagged.other, None))
             if match is None or (match.partial and self._final):
                 return False
@@ -252,14 +270,21 @@ class CallParser:
         form = self._form
         assert form.tagged is not None, "values are tagged"  # noqa: S101
         places = [self._goes_on(form.tagged, at), self._is_at(self._named(form.end), at)]
-        places += [] if form.next is None else [self._head(self._named(form.next), at)]
-        ends = _any(places)
+        ends = _any([*places, self._follows(at)])
         return True if ends is None and self._final else ends
+
+    def _follows(self, at: int) -> bool | None:
+        """Return whether the head of another call is at a place."""
+        form = self._form
+        finder = self._finder if form is self._usual else self._bare
+        if form.next is None or finder is None:
+            return False
+        return self._head(finder, self._named(form.next), at)
 
     def _goes_on(self, tagged: TaggedArguments, at: int) -> bool | None:
         """Return whether another argument is at a place."""
         opens = {tagged.string.open, tagged.other.open}
-        return _any([self._is_at(f"{self._next(tagged)}{_KEY}{each}", at) for each in opens])
+        return _any([self._is_at(f"{self._next(tagged)}{KEY}{each}", at) for each in opens])
 
     def _next(self, tagged: TaggedArguments) -> str:
         """Return what stands between the last argument and another."""
@@ -270,8 +295,7 @@ class CallParser:
         return pattern.replace(NAME_SLOT, self._name)
 
     def _match(self, pattern: str, at: int) -> "regex.Match[str] | None":
-        compiled = _compiled(pattern, self._form.tagged is None)
-        return compiled.match(self._held, at) or compiled.match(self._held, at, partial=True)
+        return partial_match(pattern, self._held, at, loose=self._form.tagged is None)
 
     def _is_at(self, pattern: str, at: int) -> bool | None:
         match = self._match(pattern, at)
@@ -279,6 +303,8 @@ class CallParser:
 
     def _take(self, size: int) -> str:
         taken, self._held = self._held[:size], self._held[size:]
+        if taken:
+            self._at_line = taken.endswith("\n")
         return taken
 
     def _add(self, text: str) -> None:
@@ -293,38 +319,23 @@ def _any(places: Sequence[bool | None]) -> bool | None:
     return True if True in places else None if None in places else False
 
 
-def _tails(form: CallFormat) -> Iterator[tuple[bool, str, str]]:
-    """Yield what may stand behind a name: whether arguments follow, the text that shows it, and how much of it belongs to the head."""
-    tagged = form.tagged
-    if tagged is None:
-        for then in (form.then, *form.also):
-            yield True, f"{then}{{", then
-        return
-    for each in {tagged.string.open, tagged.other.open}:
-        yield True, f"{tagged.first}{_KEY}{each}", tagged.first
-    if tagged.none is not None:
-        for behind in (form.end, *([] if form.next is None else [form.next])):
-            if tagged.none or behind:
-                yield False, f"{tagged.none}{behind}", tagged.none
+def _places(
+    finder: HeadFinder, bare: HeadFinder | None, names: Iterable[str]
+) -> "regex.Pattern[str]":
+    """Return what matches where a call, or a closing marker, may begin."""
+    marks = {finder.form.begin.lstrip()[0], *(each[0] for each in closings(finder.form))}
+    marks |= set() if bare is None else set(bare.form.begin[:1])
+    pattern = f"[{regex.escape(''.join(sorted(marks)))}]"
+    if bare is not None and bare.begins_line():
+        firsts = regex.escape("".join(sorted({each[0] for each in names})))
+        pattern = rf"{pattern}|(?:\A|(?<=\n))[{firsts}]"
+    return regex.compile(pattern)
 
 
-@lru_cache(256)
-def _compiled(pattern: str, loose: bool) -> "regex.Pattern[str]":
-    """Return a text with slots as an expression, the first name or key as `slot`; `loose` leaves white space to the model."""
-    expression, before, has_slot = "", "", False
-    for each in pattern:
-        if each in _SLOTS:
-            part = _SLOTS[each]
-            if each in {_NAME, _KEY} and not has_slot:
-                part, has_slot = f"(?P<slot>{part})", True
-        elif loose and each.isspace():
-            part = _SPACE
-        else:
-            part = "(?P=slot)" if each == NAME_SLOT else regex.escape(each)
-            if loose and before and (each in _MARKS or before in _MARKS):
-                part = _SPACE + part
-        expression, before = expression + part, each
-    return regex.compile(expression)
+def _left_over(form: CallFormat) -> "regex.Pattern[str] | None":
+    """Return what matches closing markers at the end of a text; None where a format has none."""
+    texts = "|".join(map(regex.escape, closings(form)))
+    return regex.compile(rf"(?:(?:{texts})\s*)+") if texts else None
 
 
 class _Nesting:

@@ -10,6 +10,7 @@ from typing import Any
 from localspec.calls import CallFormat, Tool
 from localspec.calls.policy import CallOffer, Made
 from localspec.chat.call_finder import call_format
+from localspec.chat.call_heads import CallsInThoughts
 from localspec.chat.call_parser import CallParser
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
@@ -96,6 +97,10 @@ class Calling:
         """
         ids = call_ids(seed, prompt)
         return CallParser(self.dialect.form, self._offered, ids.__next__) if self._offered else None
+
+    def in_thoughts(self) -> CallsInThoughts | None:
+        """Return what finds calls in thoughts that never closed; None where the reply may have none."""
+        return CallsInThoughts(self.dialect.form, self.offer.names) if self._offered else None
 
     def written(self, seed: int, prompt: Sequence[int]) -> Callable[[str], Iterator[Delta]] | None:
         """Return what reads calls in the words of a reply that has none; None where none are wanted. See `parser`."""

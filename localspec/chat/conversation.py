@@ -8,7 +8,7 @@ trims), the ids end before that turn and the rest is tokenized again: right, onl
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
@@ -20,6 +20,9 @@ from localspec.chat.tokenizer import BREAK, ContentGuard, Tokenizer, raw_tokens,
 from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.messages import MediaPart, Message, TextPart, ToolCall
+
+if TYPE_CHECKING:
+    from localspec.chat.call_heads import CallsInThoughts
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +213,11 @@ class Conversation:
         self._prompt = _Prompt(segments, template, tokenizer, guard, tags, opened, begun)
         return [token for segment in segments for token in segment.tokens]
 
-    def thinking_filter(self) -> ThinkingFilter:
-        """Return a filter for the reply to the last prompt; without one, text passes untouched."""
+    def thinking_filter(self, calls: "CallsInThoughts | None" = None) -> ThinkingFilter:
+        """Return a filter for the reply to the last prompt, with what finds calls in its thoughts; without a prompt, text passes untouched."""
         if self._prompt is None:
             return ThinkingFilter(())
-        thinking = ThinkingFilter(self._prompt.tags, self._prompt.opened)
+        thinking = ThinkingFilter(self._prompt.tags, self._prompt.opened, calls)
         thinking.feed(self._prompt.begun)
         return thinking
 
@@ -235,6 +238,7 @@ class Conversation:
         *,
         calls: Sequence[ToolCall] = (),
         words: str = "",
+        thoughts: str = "",
         markers: Iterable[str] = (),
     ) -> None:
         """Add the reply to the last prompt, or what is new of it where it goes on.
@@ -244,6 +248,7 @@ class Conversation:
             tokens: the ids that spell it, as generated, without EOG.
             calls: in it.
             words: of its answer, where it has calls.
+            thoughts: before them, where it has calls.
             markers: special texts that the calls are made of.
         """
         prompt = self._prompt
@@ -255,7 +260,8 @@ class Conversation:
         thinking, answer = split_thinking(prompt.begun + text, prompt.tags, prompt.opened)
         exempt = tag_texts(prompt.tags) if thinking else []
         if calls:
-            answer = split_thinking(prompt.begun, prompt.tags, prompt.opened)[1] + words
+            begun = split_thinking(prompt.begun, prompt.tags, prompt.opened)
+            thinking, answer = begun[0] + thoughts, begun[1] + words
             exempt = [*exempt, *markers]
         turn = Message.assistant(answer, thinking)
         self._messages.append(replace(turn, parts=(*turn.parts, *calls)))

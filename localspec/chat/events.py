@@ -135,7 +135,8 @@ class Reply:
         drafter: what was to draft: off, auto, or the name of a drafter.
         acceptance: how drafting went.
         calls: of functions, in order; they are in no other field.
-        note: what the model's template does not know of how it was to think, a sentence; empty for most replies.
+        note: what the model's template does not know of how it was to think, and that there are only thoughts, in
+            sentences; empty for most replies.
         prediction: tokens of the text that it was expected to be like, and how many of them it has; None without one.
     """
 
@@ -163,6 +164,20 @@ class Reply:
         if self.completion_tokens < 2 or self.decode_s <= 0:
             return None
         return (self.completion_tokens - 1) / self.decode_s
+
+    @property
+    def only_thoughts(self) -> bool:
+        """Whether it ended within its thoughts: it has neither an answer nor a call."""
+        return bool(self.thinking) and not self.text.strip() and not self.calls
+
+    def noted(self) -> "Reply":
+        """Return it with a note that it has only thoughts, if that is so and nobody stopped it."""
+        if not self.only_thoughts or self.stop_reason in {StopReason.CANCELLED, StopReason.GATED}:
+            return self
+        cut = self.stop_reason is StopReason.LENGTH
+        more = "allow more tokens, or leave thoughts out with" if cut else "leave thoughts out with"
+        note = f"the reply has only thoughts and no answer: {more} think off"
+        return replace(self, note=f"{self.note}; {note}" if self.note else note)
 
     @property
     def message(self) -> Message:

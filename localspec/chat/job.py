@@ -200,7 +200,12 @@ class Job:
             if self.conversation is not None:
                 markers = () if calling is None else calling.dialect.markers
                 self.conversation.append_reply(
-                    text.written, text.tokens, calls=text.calls, words=text.answer, markers=markers
+                    text.written,
+                    text.tokens,
+                    calls=text.calls,
+                    words=text.answer,
+                    thoughts=text.thoughts,
+                    markers=markers,
                 )
             first = self._first_token_at
             first_token_s = None if first is None else first - start_s
@@ -290,7 +295,7 @@ class Job:
         if self.request.prediction:
             count = predicted(prompt, self._prediction, text.tokens)
             prediction = len(self._prediction), count
-        return Reply(
+        reply = Reply(
             text=text.answer,
             thinking=text.thoughts,
             tokens=text.tokens,
@@ -309,6 +314,7 @@ class Job:
             note=self._note,
             prediction=prediction,
         )
+        return reply.noted()
 
     @property
     def _is_gated(self) -> bool:
@@ -368,7 +374,8 @@ class Job:
         if conversation is None:
             return ReplyText(spelling(models.tokenizer, {}), ThinkingFilter(()), stops)
         pieces = tag_pieces(conversation.thinking_tags[0], models.tokenizer)
-        filters = conversation.thinking_filter(), stops, conversation.begun
+        in_thoughts = None if calling is None else calling.in_thoughts()
+        filters = conversation.thinking_filter(in_thoughts), stops, conversation.begun
         if calling is None:
             return ReplyText(spelling(models.tokenizer, pieces), *filters)
         spell = spelling(models.tokenizer, {**pieces, **calling.dialect.pieces})

@@ -11,6 +11,7 @@ from localspec.errors import UsageError
 from localspec.messages import Infill, ToolCall
 
 if TYPE_CHECKING:
+    from localspec.chat.call_heads import CallsInThoughts
     from localspec.chat.call_parser import CallParser
 
 _LINE = re.compile(r"\n([ \t]*)")
@@ -22,18 +23,27 @@ _ANSWER = ThinkingTags("", "", words=True)
 class ThinkingFilter:
     """Cuts a growing reply into thoughts and answer; the tags are in neither.
 
-    White space after either tag and before an opening one is dropped. A block that never closes is all thoughts.
+    White space after either tag and before an opening one is dropped. A block that never closes is thoughts up to the
+    first call in it, or to its end.
 
     Args:
         tags: what may open the reply; without any, text passes untouched.
         opened: the block that the prompt has opened already, if any.
+        calls: finds calls in thoughts; None where none are looked for.
     """
 
-    def __init__(self, tags: Sequence[ThinkingTags], opened: ThinkingTags | None = None) -> None:
+    def __init__(
+        self,
+        tags: Sequence[ThinkingTags],
+        opened: ThinkingTags | None = None,
+        calls: "CallsInThoughts | None" = None,
+    ) -> None:
         self._tags = sorted(tags, key=lambda each: -len(each.open))  # one may begin with another
         self._block = opened  # None where one may begin
         self._drop_space = opened is not None
         self._held = ""
+        self._calls = calls
+        self._at_line = True
 
     def feed(self, text: str, *, final: bool = False) -> list[Text]:
         """Take the next text, which may be the last, and return what it makes certain, in order."""
@@ -49,13 +59,22 @@ class ThinkingFilter:
             if not (closed or final):
                 size = len(text) - overlap(text, block.close)
                 text, rest = text[:size], text[size:]
-            self._block, self._held = block, rest
+            calls, held = False, ""
+            if self._calls is not None and block.close and not (block.words or block.more):
+                ended = final or bool(closed)
+                size, calls = self._calls.find(text, at_line=self._at_line, final=ended)
+                text, held = text[:size], text[size:]
+            self._block, self._held = block, held + closed * calls + rest
             if text:
                 spans.append(Text(text, thinking=not block.words))
+                self._at_line = text.endswith("\n")
+            if calls:
+                self._block = _ANSWER
+                continue
             if not closed:
                 break
             self._block = None if block.more else _ANSWER
-            self._drop_space = True
+            self._drop_space = self._at_line = True
         return spans
 
     def _opening(self, *, final: bool) -> ThinkingTags | None:

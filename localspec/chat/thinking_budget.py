@@ -55,6 +55,7 @@ class ThinkingBudget:
         rule: binds the reply, too; None where nothing does.
         behind: returns the rule's state behind closing tags that were forced, given whether other tags may follow; None
             lets it be.
+        calls: returns whether a call ended the thoughts, given the rule's state; None where none does.
     """
 
     budget: int
@@ -66,6 +67,7 @@ class ThinkingBudget:
     ending: Callable[[ThinkingTags], tuple[str, str]]
     rule: Automaton[Any] | None = None
     behind: Callable[[bool], Any] | None = None
+    calls: Callable[[Any], bool] | None = None
 
     def start(self) -> BudgetState:
         """Return the state where the prompt ends."""
@@ -85,6 +87,8 @@ class ThinkingBudget:
             return BudgetState(rule, spent=state.spent, answers=not more, ended=True)
         if self.rule is not None:
             state = replace(state, rule=self.rule.step(state.rule, token))
+            if self.calls is not None and not state.answers and self.calls(state.rule):
+                return replace(state, block=None, text=b"", answers=True)
         return self._bounded(self._followed(state, token))
 
     def allows(self, state: BudgetState, ids: NDArray[np.int64]) -> NDArray[np.bool_]:

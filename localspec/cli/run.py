@@ -514,7 +514,9 @@ def _report(
         for line in cited_lines(reply.text, messages):
             notice(printable(line))
         if reply.note:
-            notice(printable(reply.note))
+            hidden = reply.only_thoughts and not output.show_thinking
+            more = "; --show-thinking prints them" if hidden else ""
+            notice(printable(f"{reply.note}{more}"))
         notice(outcome.line())
     cut_off = (bound or output.code) and not is_complete(reply, bound=bound)
     if cut_off and not output.quiet:

@@ -59,7 +59,7 @@ class CallGrammar:
             UsageError: a schema of arguments is wrong, or cannot be kept, with the place.
         """
         form = self._form
-        before, _, begin = form.begin.partition(form.trigger)
+        before, begin = form.begin.split(form.trigger, 1) if form.trigger else ("", form.begin)
         head = self._written(begin if begun else form.trigger + begin)
         head = f"{_quoted(before)}? {head}" if before and not begun else head
         calls = " | ".join(self._named(each) for each in tools if each.name in names)

@@ -1,12 +1,18 @@
-"""Rules that are made of others: either of two, and one that begins where the text of an answer has spelled a trigger."""
+"""Rules that are made of others: either of two, and those that begin where the text of an answer has spelled a trigger, or the beginning of a call."""
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.decoding.constraint import Automaton
+
+_LINE = b"\n"
+_MOST_TEXTS = 256
 
 
 class Either:
@@ -46,20 +52,61 @@ class Either:
         return [each for each in zip(self._rules, state, strict=True) if each[1] is not None]
 
 
+class Pieces:
+    """The bytes of each token of a vocabulary, and which tokens have a text in them.
+
+    Args:
+        pieces: by id.
+        control: bytes of those control tokens that texts may be made of, by id.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], control: Mapping[int, bytes]) -> None:
+        self._pieces = list(pieces)
+        for token, piece in control.items():
+            self._pieces[token] = piece
+        self._joined = b"".join(self._pieces)
+        self._begins = list(accumulate(map(len, self._pieces), initial=0))
+        self._known: dict[tuple[bytes, bool], NDArray[np.int64]] = {}
+
+    def __getitem__(self, token: int) -> bytes:
+        return self._pieces[token]
+
+    def with_text(self, text: bytes, *, at_start: bool = False) -> NDArray[np.int64]:
+        """Return the tokens that a text stands in, or that begin with it."""
+        known = self._known.get((text, at_start))
+        if known is None:
+            if len(self._known) == _MOST_TEXTS:
+                self._known.clear()
+            known = self._known[text, at_start] = np.array(
+                list(self._find(text, at_start=at_start)), dtype=np.int64
+            )
+        return known
+
+    def _find(self, text: bytes, *, at_start: bool) -> Iterator[int]:
+        at, last = self._joined.find(text), -1
+        while at >= 0:
+            token = (
+                bisect_right(self._begins, at) - 1
+            )  # the last of those that begin there: none is empty
+            begin, end = self._begins[token], self._begins[token + 1]
+            fits = at + len(text) <= end and (at == begin or not at_start)
+            if fits and token != last:
+                yield token
+                last = token
+            at = self._joined.find(text, end if fits else at + 1)
+
+
 class Trigger:
     """A text, and which tokens spell it; made once for all answers.
 
     Args:
         text: not empty.
-        pieces: bytes of each token, by id.
-        control: bytes of those control tokens that the text may be made of, by id.
+        pieces: spell it.
     """
 
-    def __init__(self, text: str, pieces: Sequence[bytes], control: Mapping[int, bytes]) -> None:
+    def __init__(self, text: str, pieces: Pieces) -> None:
         self.text = text.encode()
-        self.pieces = list(pieces)
-        for token, piece in control.items():
-            self.pieces[token] = piece
+        self.pieces = pieces
         self._past: dict[tuple[int, bool], NDArray[np.int64]] = {}
 
     def running_past(self, begun: int, *, or_to: bool) -> NDArray[np.int64]:
@@ -67,18 +114,170 @@ class Trigger:
         if (begun, or_to) not in self._past:
             rest = self.text[begun:]
             size = len(rest) - or_to  # what may be spelled of it
+            found = self.pieces.with_text(rest, at_start=begun > 0).tolist()
             ids = [
                 token
-                for token, piece in enumerate(self.pieces)
-                if 0 <= piece.find(rest) < len(piece) - size
-                and (not begun or piece.startswith(rest))
+                for token in found
+                if self.pieces[token].find(rest) < len(self.pieces[token]) - size
             ]
             self._past[begun, or_to] = np.array(ids, dtype=np.int64)
         return self._past[begun, or_to]
 
 
-State = tuple[Any, bytes]
-"""State of the rule, None before the trigger; and the end of the text before it, in which it may have begun."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Opening:
+    """A text behind which a call may begin.
+
+    Args:
+        text: of its beginning; empty where it begins a line.
+        heads: texts of which one has to stand behind that.
+        rule: binds what stands behind the text.
+    """
+
+    text: bytes
+    heads: tuple[bytes, ...]
+    rule: Automaton[Any]
+
+
+Met = tuple[bytes, Any]
+"""Text behind an opening, and the state of its rule there; None where the text has left the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchState:
+    """Where a text is.
+
+    Args:
+        tail: its end.
+        met: of each opening, what stands behind it; None where it does not stand there.
+        bound: number of the opening whose call has begun, and the state of its rule.
+    """
+
+    tail: bytes
+    met: tuple[Met | None, ...]
+    bound: tuple[int, Any] | None = None
+
+
+class Watch:
+    """Leaves a text free until a call begins: an opening with a whole head behind it; see `Automaton`.
+
+    Up to there the text may turn out to be none. A token that would complete a head otherwise than its rule has it may not follow.
+
+    Args:
+        openings: where calls may begin.
+        pieces: spell them.
+    """
+
+    def __init__(self, openings: Sequence[Opening], pieces: Pieces) -> None:
+        self._openings = openings
+        self._texts = [each.text or _LINE for each in openings]
+        self._pieces = pieces
+        self._longest = max(map(len, self._texts), default=1)
+        self._past: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+    def start(self) -> WatchState:
+        """Return the state before the first token, where a line begins."""
+        return WatchState(
+            _LINE, tuple((b"", e.rule.start()) if not e.text else None for e in self._openings)
+        )
+
+    def step(self, state: WatchState, token: int) -> WatchState:
+        """Return the state after a token that `allows` lets follow."""
+        if state.bound is not None:
+            number, bound = state.bound
+            return replace(state, bound=(number, self._openings[number].rule.step(bound, token)))
+        piece = self._pieces[token]
+        text = state.tail + piece
+        met = list[Met | None]()
+        for number, (opening, before) in enumerate(zip(self._openings, state.met, strict=True)):
+            after = None if before is None else self._followed(opening, before, token)
+            if after is not None and after[0].startswith(opening.heads):
+                return WatchState(b"", (), (number, after[1]))
+            begins = after is None and text.endswith(self._texts[number])
+            met.append((b"", opening.rule.start()) if begins else after)
+        return WatchState(text[-self._longest :], tuple(met))
+
+    def allows(self, state: WatchState, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for each of `ids`, shape (n,), whether it may follow."""
+        if state.bound is not None:
+            number, bound = state.bound
+            return self._openings[number].rule.allows(bound, ids)
+        allowed = np.ones(ids.size, dtype=np.bool_)
+        for number, (opening, met) in enumerate(zip(self._openings, state.met, strict=True)):
+            for past in self._running_past(number, state.tail):
+                allowed &= ~np.isin(ids, past)
+            if met is not None:
+                self._bind(opening, met, ids, allowed)
+        return allowed
+
+    def forced(self, state: WatchState) -> tuple[int, ...]:
+        """Return what the rule of a call that has begun forces."""
+        if state.bound is None:
+            return ()
+        number, bound = state.bound
+        return self._openings[number].rule.forced(bound)
+
+    def _followed(self, opening: Opening, met: Met, token: int) -> Met | None:
+        """Return what stands behind an opening after a token; None where it cannot become a head."""
+        behind, state = met
+        behind += self._pieces[token]
+        behind = behind if opening.text else behind.lstrip()
+        if not behind:
+            return behind, state
+        if not any(each.startswith(behind) or behind.startswith(each) for each in opening.heads):
+            return None
+        one = np.array([token], dtype=np.int64)
+        follows = state is not None and opening.rule.allows(state, one)[0]
+        return behind, opening.rule.step(state, token) if follows else None
+
+    def _bind(
+        self, opening: Opening, met: Met, ids: NDArray[np.int64], allowed: NDArray[np.bool_]
+    ) -> None:
+        """Rule out tokens that complete a head and are not what the rule has there."""
+        behind, state = met
+        for rest in {each[len(behind) :] for each in opening.heads if each.startswith(behind)}:
+            complete = np.isin(ids, self._pieces.with_text(rest, at_start=True))
+            if not complete.any():
+                continue
+            if state is None:
+                allowed &= ~complete
+            else:
+                allowed[complete] &= opening.rule.allows(state, ids[complete])
+
+    def _running_past(self, number: int, tail: bytes) -> Iterator[NDArray[np.int64]]:
+        """Yield the tokens that complete the text of an opening and begin a head at once: the rule would not see that."""
+        text = self._texts[number]
+        for size in range(min(len(text) - 1, len(tail)) + 1):
+            if not size or text.startswith(tail[-size:]):
+                past = self._past.get((number, size))
+                if past is None:
+                    past = self._past[number, size] = self._past_of(number, text[size:], size)
+                if past.size:
+                    yield past
+
+    def _past_of(self, number: int, rest: bytes, begun: int) -> NDArray[np.int64]:
+        heads, ids = self._openings[number].heads, list[int]()
+        for token in self._pieces.with_text(rest, at_start=begun > 0).tolist():
+            behind = self._pieces[token].rpartition(rest)[2]
+            behind = behind if self._openings[number].text else behind.lstrip()
+            if behind and any(e.startswith(behind) or behind.startswith(e) for e in heads):
+                ids.append(token)
+        return np.array(ids, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerState:
+    """Where an answer is.
+
+    Args:
+        bound: state of the rule; None before the trigger.
+        tail: end of the text before it, in which it may have begun.
+        watched: where the text is for what looks for other beginnings.
+    """
+
+    bound: Any = None
+    tail: bytes = b""
+    watched: WatchState | None = None
 
 
 class AfterTrigger:
@@ -87,40 +286,56 @@ class AfterTrigger:
     Args:
         rule: binds what follows the trigger; None lets it never be complete.
         trigger: begins the rule.
+        watch: looks for calls that begin without it; None where none may.
     """
 
-    def __init__(self, rule: Automaton[Any] | None, trigger: Trigger) -> None:
+    def __init__(
+        self, rule: Automaton[Any] | None, trigger: Trigger, watch: Watch | None = None
+    ) -> None:
         self._rule = rule
         self._trigger = trigger
+        self._watch = watch
 
-    def start(self) -> State:
+    def start(self) -> TriggerState:
         """Return the state before the first token."""
-        return None, b""
+        return TriggerState(watched=None if self._watch is None else self._watch.start())
 
-    def step(self, state: State, token: int) -> State:
+    def step(self, state: TriggerState, token: int) -> TriggerState:
         """Return the state after a token that `allows` lets follow."""
-        bound, tail = state
-        if self._rule is not None and bound is not None:
-            return self._rule.step(bound, token), b""
+        tail, watched = state.tail, state.watched
+        if self._rule is not None and state.bound is not None:
+            return TriggerState(self._rule.step(state.bound, token))
+        if self._watch is not None and watched is not None:
+            watched = self._watch.step(watched, token)
+            if watched.bound is not None:
+                return TriggerState(watched=watched)
         text, trigger = tail + self._trigger.pieces[token], self._trigger.text
         if self._rule is not None and text.endswith(trigger):
-            return self._rule.start(), b""
+            return TriggerState(self._rule.start())
         begun = range(min(len(trigger) - 1, len(text)), 0, -1)
         size = next((size for size in begun if trigger.startswith(text[-size:])), 0)
-        return None, text[len(text) - size :]
+        return TriggerState(None, text[len(text) - size :], watched)
 
-    def allows(self, state: State, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def allows(self, state: TriggerState, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids`, shape (n,), whether it may follow."""
-        bound, tail = state
-        if self._rule is not None and bound is not None:
-            return self._rule.allows(bound, ids)
+        tail, watched = state.tail, state.watched
+        if self._rule is not None and state.bound is not None:
+            return self._rule.allows(state.bound, ids)
         past, never = self._trigger.running_past, self._rule is None
-        allowed = ~np.isin(ids, past(0, or_to=never))
+        allowed = np.ones(ids.size, dtype=np.bool_)
+        if self._watch is not None and watched is not None:
+            allowed = self._watch.allows(watched, ids)
+            if watched.bound is not None:
+                return allowed
+        allowed &= ~np.isin(ids, past(0, or_to=never))
         for size in range(1, len(tail) + 1):
             if self._trigger.text.startswith(tail[-size:]):
                 allowed &= ~np.isin(ids, past(size, or_to=never))
         return allowed
 
-    def forced(self, state: State) -> tuple[int, ...]:
+    def forced(self, state: TriggerState) -> tuple[int, ...]:
         """Return what the rule forces."""
-        return () if self._rule is None or state[0] is None else self._rule.forced(state[0])
+        if self._rule is not None and state.bound is not None:
+            return self._rule.forced(state.bound)
+        watched = state.watched
+        return () if self._watch is None or watched is None else self._watch.forced(watched)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from localspec.calls.openings import heads, openings, without_opener
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from localspec.calls import CallFormat, Tool
     from localspec.calls.policy import CallOffer
     from localspec.grammar.automaton import GrammarAutomaton
-    from localspec.grammar.combined import AfterTrigger, Trigger
+    from localspec.grammar.combined import AfterTrigger, Pieces, Trigger, Watch
     from localspec.grammar.matcher import GrammarVocabulary
 
 _MOST_COMPILED = 64
@@ -44,6 +45,7 @@ class Grammars:
         self._vocabulary = vocabulary
         self._matchers: dict[tuple[str, str], LLMatcher] = {}
         self._triggers: dict[str, Trigger] = {}
+        self._spelled: dict[tuple[tuple[str, int], ...], Pieces] = {}
 
     def __call__(self, options: ReplyOptions) -> "GrammarAutomaton":
         """Return what holds an answer to its options, which do not leave it free.
@@ -94,13 +96,54 @@ class Grammars:
         """Return what leaves an answer free up to its first call, as `of_calls` has it; without any, a call cannot begin."""
         from localspec.grammar.combined import AfterTrigger, Trigger
 
+        pieces = self._pieces_with(control)
         trigger = self._triggers.get(form.trigger)
         if trigger is None:
-            texts = {token: text.encode() for text, token in control.items()}
-            trigger = Trigger(form.trigger, self._pieces, texts)
-            self._triggers[form.trigger] = trigger
-        rule = self.of_calls(form, tools, offer, control, begun=True) if offer.names else None
-        return AfterTrigger(rule, trigger)
+            trigger = self._triggers[form.trigger] = Trigger(form.trigger, pieces)
+        if not offer.names:
+            return AfterTrigger(None, trigger)
+        rule = self.of_calls(form, tools, offer, control, begun=True)
+        bare = without_opener(form)
+        watch = None if bare is None else self._watch((bare,), tools, offer, control)
+        return AfterTrigger(rule, trigger, watch)
+
+    def in_thoughts(
+        self,
+        form: "CallFormat",
+        tools: "Sequence[Tool]",
+        offer: "CallOffer",
+        control: Mapping[str, int],
+    ) -> "Watch":
+        """Return what leaves thoughts free up to a call of a function that may be called, as `of_calls` has it."""
+        return self._watch(openings(form), tools, offer, control)
+
+    def _watch(
+        self,
+        forms: "Sequence[CallFormat]",
+        tools: "Sequence[Tool]",
+        offer: "CallOffer",
+        control: Mapping[str, int],
+    ) -> "Watch":
+        from localspec.grammar.combined import Opening, Watch
+
+        found = [
+            Opening(
+                each.trigger.encode(),
+                tuple(head.encode() for head in heads(each, offer.names)),
+                self.of_calls(each, tools, offer, control, begun=True),
+            )
+            for each in forms
+        ]
+        return Watch(found, self._pieces_with(control))
+
+    def _pieces_with(self, control: Mapping[str, int]) -> "Pieces":
+        from localspec.grammar.combined import Pieces
+
+        known = tuple(sorted(control.items()))
+        if known not in self._spelled:
+            texts = {token: text.encode() for text, token in known}
+            self._spelled = {known: Pieces(self._vocabulary.pieces(), texts)}
+        return self._spelled[known]
 
     def _automaton(
         self, grammar: tuple[str, str], source: Callable[[str, str], str], what: str
@@ -118,10 +161,6 @@ class Grammars:
         if len(self._matchers) > _MOST_COMPILED:
             del self._matchers[next(iter(self._matchers))]
         return GrammarAutomaton(matcher, self._vocabulary.eog, self._tokenizer.vocab_size)
-
-    @cached_property
-    def _pieces(self) -> list[bytes]:
-        return self._vocabulary.pieces()
 
     @cached_property
     def _tokenizer(self) -> "LLTokenizer":

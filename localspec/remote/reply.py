@@ -252,7 +252,7 @@ class RemoteReply:
         stats = AcceptanceStats(drafted=drafted, accepted=min(accepted, drafted))
         first = None if self._first_s is None else self._first_s - self._start_s
         left_out = ", ".join(dict.fromkeys(self._left_out))[:200]
-        return Reply(
+        reply = Reply(
             text=self._text,
             thinking=self._thoughts,
             tokens=(),
@@ -270,6 +270,7 @@ class RemoteReply:
             calls=tuple(self._calls),
             note=f"left out calls that the rules do not allow: {left_out}" if left_out else "",
         )
+        return reply.noted()
 
     def _whole(self, reply: Reply) -> Message:
         """Return the whole turn, with the part of a continued one before it."""

@@ -630,7 +630,8 @@ class Session:
             recorder = self._begun(exchange)
             self.talk.finish_reply(recorder, done.reply, turn, done.dropped_turns)
             self._recorder = None
-        if done.reply.note and done.reply.note not in self._noted:
+        again = done.reply.only_thoughts
+        if done.reply.note and (again or done.reply.note not in self._noted):
             self._noted.add(done.reply.note)
             self.note(done.reply.note)
         if done.forecast is not None and done.forecast.measured is not None:
