@@ -307,3 +307,23 @@ def test_a_token_that_would_run_into_a_head_may_not_follow_and_others_may() -> N
     assert rule.allows(state, ids).tolist() == [False, True, True, True]
     state, _ = walked(rule, ["So: <function=", "volume>\n"], Random(1))
     assert rule.allows(state, np.arange(256)).all()
+
+
+@pytest.mark.parametrize(
+    ("script", "most", "words"),
+    [
+        ("<think>hm", None, "only thoughts and no answer: leave"),
+        ("<think>hm hm hm", 8, "only thoughts and no answer: allow more tokens"),
+        ("<think>hm</think>\n\n", None, "only thoughts"),
+        ("<think>hm</think>\n\nYes.", None, ""),
+        (f"<think>hm</think>{hermes('now')}", None, ""),
+        ("Yes.", None, ""),
+        ("", None, ""),
+    ],
+)
+def test_a_reply_of_thoughts_alone_says_so(script: str, most: int | None, words: str) -> None:
+    speaker = assistant(script, template=HERMES + THINKS)
+    reply, _ = answered(speaker, tool_question(), limited(most))
+    assert bool(reply.note) == bool(words)
+    assert words in reply.note
+    assert reply.only_thoughts == bool(words)
