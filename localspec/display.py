@@ -16,6 +16,7 @@ _FENCED = re.compile(
 )
 _BARS = "▁▂▃▄▅▆▇█"
 _USUAL_COLUMNS = 80
+TIMES = "\u00d7"
 _PREVIEWED_LINES = 8
 _TAB = 8
 _LEAST_COLUMNS = 20
@@ -89,6 +90,48 @@ def bar(share: float, cells: int = 20) -> str:
     """Return a share as a bar, with its figure."""
     done = round(cells * min(1.0, share))
     return f"[{'#' * done}{'.' * (cells - done)}] {min(1.0, share):.0%}"
+
+
+def gain_text(ratio: float | None) -> str:
+    """Return what drafting gained: time without it over time with it; None is not known."""
+    return f"drafting {TIMES}{ratio:.1f}" if ratio else "drafting gain not known yet"
+
+
+def gain_interval_text(ratio: float, interval: tuple[float, float]) -> str:
+    """Return what drafting gained, as `gain_text` but to two decimals, with its 95 % interval."""
+    low, high = interval
+    return f"{TIMES}{ratio:.2f} ({low:.2f} to {high:.2f})"
+
+
+def average_gain_text(
+    answers: int, least: int, ratio: float | None, interval: tuple[float, float] | None
+) -> str:
+    """Return what drafting gained over several answers, as a clause.
+
+    Args:
+        answers: how many have something drafted in them, and a known gain.
+        least: how many it takes.
+        ratio: as for `gain_text`; None of too few.
+        interval: its 95 % interval.
+    """
+    if ratio is None or interval is None:
+        return f"average gain not known yet: {answers} of {least} drafted answers"
+    clear = "" if interval[0] > 1 or interval[1] < 1 else ", no clear difference"
+    return f"drafting {gain_interval_text(ratio, interval)} over {answers} drafted answers{clear}"
+
+
+def drafting_text(drafted: int, accepted: int, ratio: float | None, idle: str) -> str:
+    """Return what drafting did in an answer, for the line under it.
+
+    Args:
+        drafted: tokens that were drafted.
+        accepted: how many of them were accepted.
+        ratio: as for `gain_text`.
+        idle: why nothing was drafted; empty where that is not known.
+    """
+    if not drafted:
+        return idle or "nothing drafted"
+    return f"{gain_text(ratio)} · {accepted} of {drafted} drafted tokens accepted"
 
 
 def reading_text(done: int, total: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Request
-from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.policy import AdaptivePolicy
@@ -67,7 +67,7 @@ def _request(question: str, temperature: float = 0.8) -> Request:
 
 def _inform(policy: AdaptivePolicy, *questions: str) -> None:
     models = _models(PAIR.target, PAIR.draft_model)
-    (observer,) = Telemetry().observe(models, PairCosts(TARGET, DRAFT_MODEL), 1)
+    (observer,) = Telemetry().observe(models, 1)
     for each in questions:
         observer.begin(_request(each), [1, 2, 3], policy)
     observer.close()
@@ -123,20 +123,17 @@ def test_greedy_texts_and_others_are_asked_about_apart(
         return {}
 
     monkeypatch.setattr(log, "read_prior", read)
-    (observer,) = Telemetry().observe(_models(), None, 1)
+    (observer,) = Telemetry().observe(_models(), 1)
     for temperature in (0.8, 0, 0.8):
         observer.begin(_request(CODE, temperature), [1, 2, 3], _policy())
     observer.close()
     assert asked == [False, True]
 
 
-@pytest.mark.parametrize(("count", "plain_s"), [(1, TARGET.of(1)), (2, None)])
-def test_what_is_recorded_of_a_pair_is_no_path_and_no_pass_that_is_shared(
-    directory: Path, count: int, plain_s: float | None
-) -> None:
+def test_what_is_recorded_of_a_pair_is_no_path(directory: Path) -> None:
     _told(directory, 1)
     telemetry = Telemetry()
-    telemetry.observe(_models("/home/ada/t.gguf", "d"), PairCosts(TARGET, DRAFT_MODEL), count)
+    telemetry.observe(_models("/home/ada/t.gguf", "d"), 2)
     assert telemetry.recorder is not None
-    assert telemetry.recorder.pair == Pair("t.gguf", "d", plain_s, count)
+    assert telemetry.recorder.pair == Pair("t.gguf", "d", 2)
     telemetry.close()

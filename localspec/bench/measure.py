@@ -160,6 +160,7 @@ class OwnRuns:
                     rounds=tuple(each for each in rounds if not each.is_first),
                     drafted=event.reply.acceptance.drafted,
                     accepted=event.reply.acceptance.accepted,
+                    gain=event.reply.gain,
                 )
         raise AssertionError("a stream of events ends with Finished")
 

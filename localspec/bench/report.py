@@ -20,7 +20,7 @@ _SPEED = ("ratio", "95 %", "tokens/s", "first", "acc.", "len.", "same")
 _LEGEND = (
     "ratio: speed relative to the neighbouring run of {0}, from the request to the last token, prefill included, at "
     "equal lengths; above 1 is faster; with its 95 % interval. first: seconds to the first token. acc.: accepted of "
-    "all drafted tokens. len.: confirmed tokens per target pass. same: texts that are those of {0}, and the median "
+    "all drafted tokens, or that nothing was drafted. len.: confirmed tokens per round. same: texts that are those of {0}, and the median "
     "token at which the others left it."
 )
 Pairs = Sequence[tuple[Trial, Trial]]
@@ -37,12 +37,13 @@ class Figure:
         tokens_per_s: median over runs, prefill included.
         first_token_s: median over runs.
         acceptance_rate: accepted over drafted tokens; None where nothing was drafted.
-        mean_acceptance_length: confirmed tokens per target pass; None where another program does not say.
+        mean_acceptance_length: confirmed tokens per round; None where another program does not say.
         time: share of the time of each of `STAGES`; None where another program does not say.
         runs: how many runs.
         same_text: in how many of them the text was that of the first arm; None for that itself.
         forks_at: at which token the texts of the others left it.
         ratio: of its speed to that of the first arm; None for that itself.
+        gains: what drafting gained, by the median of what its answers show; None where none does.
     """
 
     workload: str
@@ -57,6 +58,7 @@ class Figure:
     same_text: int | None
     forks_at: Sequence[int]
     ratio: Estimate | None = None
+    gains: float | None = None
 
 
 def figures(result: Result) -> list[Figure]:
@@ -100,6 +102,7 @@ def _figure(kind: str, runs: Sequence[Trial], pairs: Pairs, ratio: Estimate | No
     rounds = [each for run in runs for each in run.rounds]
     drafted = sum(run.drafted for run in runs)
     forks = [fork(run.tokens, other.tokens) for run, other in pairs]
+    gains = [run.gain.ratio for run in runs if run.gain is not None]
     return Figure(
         workload=kind,
         mode=runs[0].slot.mode,
@@ -115,6 +118,7 @@ def _figure(kind: str, runs: Sequence[Trial], pairs: Pairs, ratio: Estimate | No
         same_text=forks.count(None) if forks else None,
         forks_at=sorted(each for each in forks if each is not None),
         ratio=ratio,
+        gains=median(gains) if gains else None,
     )
 
 
@@ -176,12 +180,14 @@ def _speed(figure: Figure) -> list[str]:
     same = figure.same_text
     forks = f"@{median(figure.forks_at):.0f}" if figure.forks_at else ""
     acceptance, length = figure.acceptance_rate, figure.mean_acceptance_length
+    few = "too few" if figure.ratio else ""
+    idle = "none" if figure.ratio and length is not None else ""
     return [
         f"{figure.ratio.ratio:.3f}" if figure.ratio else "",
-        "{:.3f}-{:.3f}".format(*interval) if interval else "",
+        "{:.3f}-{:.3f}".format(*interval) if interval else few,
         f"{figure.tokens_per_s:.1f}",
         f"{figure.first_token_s:.2f}",
-        "" if acceptance is None else f"{acceptance:.0%}",
+        f"{acceptance:.0%}" if acceptance is not None else idle,
         "" if length is None else f"{length:.2f}",
         "" if same is None else f"{same}/{same + len(figure.forks_at)}{forks}",
     ]

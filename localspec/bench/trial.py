@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from localspec.decoding.gain import Gain
 from localspec.decoding.round import Round
 
 
@@ -47,6 +48,7 @@ class Trial:
         rounds: empty where another program does not say.
         drafted: tokens proposed.
         accepted: how many of them came through.
+        gain: what drafting gained, as every answer shows it; None where that is not known.
     """
 
     slot: Slot
@@ -56,6 +58,7 @@ class Trial:
     rounds: tuple[Round, ...]
     drafted: int
     accepted: int
+    gain: Gain | None = None
 
     @property
     def n_tokens(self) -> int:

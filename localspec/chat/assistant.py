@@ -275,6 +275,9 @@ class Assistant:
                 self._cancel_running(first.request.id)
         if begun:
             return  # `Started` can leave before the first pass, which may take long
+        if len(self._running) > 1:
+            for job in self._running.values():
+                job.is_shared = True
         for ended in self._scheduler.step():
             self._end(ended)
 

@@ -5,6 +5,7 @@ Screen, lens, telemetry, bench and the engine's client consume them.
 
 from dataclasses import dataclass, field, replace
 
+from localspec.decoding.gain import Gain
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
 from localspec.messages import Message, Tagged, ToolCall
@@ -134,6 +135,7 @@ class Reply:
         spent: where the rounds' time went, all of them together.
         drafter: what was to draft: off, auto, or the name of a drafter.
         acceptance: how drafting went.
+        gain: what drafting gained; None where nothing was drafted, or that is not known: passes were shared, or nothing was measured.
         calls: of functions, in order; they are in no other field.
         note: what the model's template does not know of how it was to think, and that there are only thoughts, in
             sentences; empty for most replies.
@@ -154,6 +156,7 @@ class Reply:
     spent: Spent
     drafter: str
     acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
+    gain: Gain | None = None
     calls: tuple[ToolCall, ...] = ()
     note: str = ""
     prediction: tuple[int, int] | None = None
@@ -180,26 +183,16 @@ class Reply:
         return replace(self, note=f"{self.note}; {note}" if self.note else note)
 
     @property
+    def gain_ratio(self) -> float | None:
+        """How many times as fast drafting made it; None where nothing was drafted, or that is not known."""
+        return None if self.gain is None else self.gain.ratio
+
+    @property
     def message(self) -> Message:
         """What it says, as a message; the calls of a reply that was cancelled are left out."""
         turn = Message.assistant(self.text, self.thinking)
         calls = () if self.stop_reason is StopReason.CANCELLED else self.calls
         return replace(turn, parts=(*turn.parts, *calls))
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """Speed-ups over plain decoding, 1 is nothing; None where nothing was drafted.
-
-    Args:
-        predicted: by the costs of this machine and the acceptance of this reply.
-        measured: by costs and the clock.
-        note: what the draft model would cost where it is off; empty where it is on, or there is none.
-    """
-
-    predicted: float | None
-    measured: float | None
-    note: str = ""
 
 
 class Finished(Tagged, frozen=True):
@@ -213,7 +206,7 @@ class Finished(Tagged, frozen=True):
         findings: how often each rule of a gate matched, and its action: rule, action, count.
         id: of the request.
         dropped_turns: how many of the oldest turns were left out.
-        forecast: what drafting was to gain, and what it came to; None if costs are not known.
+        draft_note: what the draft model would cost where it is off; empty where it is on, or there is none.
         reason: why it was drafted as it was, a sentence.
         no_drafting: why nothing was drafted, in about five words; empty where something was.
         widths: how many passes of the target were made since the last reply was done, for all requests, by the
@@ -226,7 +219,7 @@ class Finished(Tagged, frozen=True):
     findings: tuple[tuple[str, str, int], ...] = ()
     id: int = 0
     dropped_turns: int = 0
-    forecast: Forecast | None = None
+    draft_note: str = ""
     reason: str = ""
     no_drafting: str = ""
     widths: tuple[tuple[int, int], ...] = ()

@@ -26,6 +26,7 @@ from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
 from localspec.decoding.constraint import Constraint, Lasting
 from localspec.decoding.drafters.copying import predicted
+from localspec.decoding.gain import GainMeter
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
 from localspec.decoding.noise import Noise
@@ -63,6 +64,7 @@ class Job:
         cached: tokens of its prompt that need no evaluation.
         observers: take its events, unmasked.
         gate: masks its events; None where nothing does.
+        is_shared: whether passes of it were another's, too.
     """
 
     request: Request
@@ -74,11 +76,13 @@ class Job:
     cached: int = 0
     observers: list[Callable[[Event], None]] = field(default_factory=list)
     gate: "GatedReply | None" = None
+    is_shared: bool = False
     # Of the target's choices in a round, and of tokens whose text is held back.
     _logprobs: list[TokenLogprob] = field(default_factory=list)
     _pending: list[TokenLogprob] = field(default_factory=list)
     _acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     _spent: Spent = field(default_factory=Spent)
+    _gains: GainMeter = field(default_factory=lambda: GainMeter(None))
     _completion_tokens: int = 0
     _first_token_at: float | None = None
     _note: str = ""
@@ -187,6 +191,7 @@ class Job:
         generation = Generation(prompt, target, self.policy, chooser, limits, _clock)
         text = self._text(models, calling, seed, prompt)
         drafter = self.policy.name
+        self._gains = GainMeter(models.costs)
 
         def run() -> Generator[Pass, Passed, Reply]:
             branched = False
@@ -310,6 +315,7 @@ class Job:
             spent=self._spent,
             drafter=drafter,
             acceptance=self._acceptance,
+            gain=None if self.is_shared else self._gains.gain(generation.prefill_s),
             calls=tuple(text.calls),
             note=self._note,
             prediction=prediction,
@@ -341,6 +347,7 @@ class Job:
                 break
         self._completion_tokens += len(done.confirmed)
         self._acceptance.add(done)
+        self._gains.add(done)
         self._logprobs.clear()
         emit(RoundDone(done, tuple(texts)))
         for chunk in chunks:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences, SequenceView
 from localspec.errors import UsageError
@@ -56,6 +57,7 @@ class LoadedModels:
         fim: the target's tokens for filling in the middle, see `infill_tokens`; empty where it cannot.
         media: turns pictures and sounds into tokens; None where the target reads text only.
         model_for: names one that takes the other kinds of parts; None where none is known.
+        costs: of the target's passes; None where they were not measured.
     """
 
     targets: Sequences
@@ -72,6 +74,7 @@ class LoadedModels:
     fim: Mapping[str, int] = field(default_factory=dict)
     media: MediaEncoder | None = None
     model_for: Callable[[Literal["image", "audio"]], str | None] = lambda _kind: None
+    costs: PassCosts | None = None
 
     @property
     def target(self) -> SequenceView:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from localspec.chat.events import Reply
+from localspec.decoding.gain import Gain
 from localspec.decoding.stats import AcceptanceStats
 
 Figures = dict[str, Any]
@@ -34,6 +35,7 @@ def speculation(reply: Reply) -> Figures:
     """Return how drafting went, in all and by drafter."""
     return {
         "drafter": reply.drafter,
+        "gain": _gain(reply.gain),
         **_acceptance(reply.acceptance),
         "by_drafter": {
             name: _acceptance(stats) for name, stats in reply.acceptance.by_drafter.items()
@@ -44,6 +46,13 @@ def speculation(reply: Reply) -> Figures:
 def rounded(value: float | None) -> float | None:
     """Return a figure without digits that were not measured."""
     return None if value is None else round(value, 6)
+
+
+def _gain(gain: Gain | None) -> Figures | None:
+    if gain is None:
+        return None
+    low, high = map(rounded, gain.interval)
+    return {"ratio": rounded(gain.ratio), "low": low, "high": high}
 
 
 def _acceptance(stats: AcceptanceStats) -> Figures:

@@ -16,6 +16,7 @@ from localspec.display import (
     clean,
     code_blocks,
     columns_of,
+    drafting_text,
     notice,
     reading_text,
 )
@@ -209,15 +210,10 @@ class RunOutcome:
         parts = [shown(self.target), f"{reply.completion_tokens} tokens"]
         if reply.tokens_per_s is not None:
             parts.append(f"{reply.tokens_per_s:.1f} tokens/s")
-        tokens = reply.acceptance
-        if tokens.drafted:
-            parts.append(
-                f"{reply.drafter}: {tokens.accepted} of {tokens.drafted} drafted tokens accepted"
-            )
-            if tokens.branched:
-                parts.append(f"{tokens.caught} of {tokens.branched} second choices accepted")
-        else:
-            parts.append(self.no_drafting or "no drafts")
+        tokens, idle = reply.acceptance, self.no_drafting
+        parts.append(drafting_text(tokens.drafted, tokens.accepted, reply.gain_ratio, idle))
+        if tokens.branched:
+            parts.append(f"{tokens.caught} of {tokens.branched} second choices accepted")
         if reply.stop_reason in _ENDINGS:
             parts.append(_ENDINGS[reply.stop_reason])
         return " · ".join([*parts, f"seed {reply.seed}"])

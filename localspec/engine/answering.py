@@ -15,7 +15,7 @@ import msgspec
 from localspec.calls import Tool
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
-from localspec.chat.events import Finished, Forecast, RequestFailed, RoundDone, StreamEvent
+from localspec.chat.events import Finished, RequestFailed, RoundDone, StreamEvent
 from localspec.chat.request import Request
 from localspec.chat.thinking import thinking_tags
 from localspec.decoding.costs import PairCosts
@@ -24,7 +24,7 @@ from localspec.decoding.round import Round
 from localspec.engine.forecast import (
     by_draft_model,
     chance_of_acceptance,
-    forecast,
+    draft_note,
     no_drafting,
     reason,
 )
@@ -293,21 +293,13 @@ class Answering:
                 id=number,
                 dropped_turns=job.dropped,
                 reason=reason(job.rounds, drafter, others, costs, self._chance),
-                forecast=self._forecast(job.rounds),
+                draft_note=draft_note(job.rounds, costs, self._chance),
                 no_drafting=no_drafting(drafter, costs, others) if idle else "",
                 widths=tuple(sorted(self._assistant.widths.items())),
             )
         )
         self._assistant.widths.clear()
-
-    def _forecast(self, rounds: Sequence[Round]) -> Forecast | None:
-        """Return what drafting gained, and learn from it what to expect where it is off."""
-        costs = self._loaded.costs
-        if costs is None or not rounds:
-            return None
-        gained = forecast(rounds, costs, self._chance)
-        self._chance = chance_of_acceptance(by_draft_model(rounds)) or self._chance
-        return gained
+        self._chance = chance_of_acceptance(by_draft_model(job.rounds)) or self._chance
 
     def _length(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None

@@ -1,19 +1,12 @@
-"""What drafting was to gain over plain decoding, what it gained, and what it would cost where it is off.
-
-By the costs that were measured on this machine, corrected by what this reply's own passes took: deeper texts and busy
-neighbours slow all of them alike. The prediction takes every drafted token to be accepted with the same chance.
-
-Source: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, theorem 3.8, with the measured cost of each width.
-"""
+"""Why an answer was drafted as it was, and what a draft model would cost where it is off, by the costs that were measured on this machine."""
 
 from collections.abc import Sequence
 
-from localspec.chat.events import Forecast
 from localspec.decoding.costs import PairCosts, PassCosts, could_pay, draft_model_could_win
 from localspec.decoding.drafters.register import uses_passes
 from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.decoding.round import OFF, Round
-from localspec.decoding.stats import expected_confirmed, expected_speed_up
+from localspec.decoding.stats import expected_speed_up
 
 # Where nothing was drafted yet: what drafts of a model are usually accepted with.
 USUAL_CHANCE = 0.75
@@ -21,20 +14,15 @@ _LONGEST = 16
 _WORTH_A_WORD = 0.01
 
 
-def forecast(rounds: Sequence[Round], costs: PairCosts, chance: float | None) -> Forecast:
-    """Look back on the rounds of one reply.
+def draft_note(rounds: Sequence[Round], costs: PairCosts | None, chance: float | None) -> str:
+    """Return what the draft model would cost; empty where it drafted, or there is none, or costs are unknown.
 
     Args:
         rounds: of the reply.
-        costs: measured before.
+        costs: measured before; None where they were not.
         chance: that a token of the draft model is accepted, from earlier replies; None without any.
     """
-    drafted = [each for each in rounds if each.drafted]
-    note = "" if by_draft_model(drafted) else _note(costs, chance)
-    if not drafted:
-        return Forecast(None, None, note)
-    predicted, measured = _speed_ups(rounds, costs)
-    return Forecast(predicted, measured, note)
+    return "" if costs is None or by_draft_model(rounds) else _note(costs, chance)
 
 
 def reason(
@@ -51,7 +39,7 @@ def reason(
         drafter: what was to draft, as `Reply` has it.
         others: how many others it mostly shared its passes with.
         costs: measured before; None where they were not.
-        chance: as for `forecast`.
+        chance: as for `draft_note`.
     """
     drafted = [each for each in rounds if each.drafted]
     names = " and ".join(dict.fromkeys(each.draft.drafter for each in drafted))
@@ -99,31 +87,6 @@ def chance_of_acceptance(rounds: Sequence[Round]) -> float | None:
 def by_draft_model(rounds: Sequence[Round]) -> list[Round]:
     """Return the rounds that asked the draft model."""
     return [each for each in rounds if uses_passes(each.draft.drafter)]
-
-
-def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]:
-    table_s = sum(costs.target.of(each.width) for each in rounds)
-    now = sum(each.spent.verify_s for each in rounds) / table_s
-    confirmed = sum(len(each.confirmed) for each in rounds)
-    other_s = sum(each.spent.aside_s for each in rounds)
-    # Choosing and text take their time per token, drafted or not.
-    plain_s = costs.target.of(1) * now + other_s / confirmed
-    spent_s = sum(each.spent.drafting_s + each.spent.verify_s for each in rounds) + other_s
-    names = {each.draft.drafter for each in rounds}
-    chances = {
-        name: chance_of_acceptance([each for each in rounds if each.draft.drafter == name]) or 0.0
-        for name in names
-    }
-    expected = sum(expected_confirmed(chances[each.draft.drafter], each.drafted) for each in rounds)
-    expected_s = sum(_predicted_s(each, costs, now) for each in rounds) + other_s
-    return expected * plain_s / expected_s, confirmed * plain_s / spent_s
-
-
-def _predicted_s(each: Round, costs: PairCosts, now: float) -> float:
-    verify_s = costs.target.of(each.width) * now
-    if uses_passes(each.draft.drafter) and costs.draft_model is not None:
-        return verify_s + costs.passes(each.drafted) * costs.draft_model.of(1) * now
-    return verify_s + each.spent.drafting_s
 
 
 def _note(costs: PairCosts, chance: float | None) -> str:

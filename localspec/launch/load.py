@@ -80,8 +80,8 @@ _WHY_NOT = (
 
 Report = Callable[[Loading | Measuring], None]
 """Gets how far loading or measuring a model is."""
-Observe = Callable[[LoadedModels, PairCosts | None, int], Collection[Observer]]
-"""Returns what sees the replies of models, by the costs of their passes, and how many at once there are."""
+Observe = Callable[[LoadedModels, int], Collection[Observer]]
+"""Returns what sees the replies of models, and how many at once there are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -310,6 +310,7 @@ class _Loading:
             has_heads=has_heads,
             branches=targets.native.most_branches,
         )
+        known = plan.left_out or costs
         models = LoadedModels(
             targets=targets,
             draft_models=draft_models,
@@ -325,8 +326,8 @@ class _Loading:
             fim=vocabulary.fim(),
             media=self.encoder,
             model_for=self._model_for,
+            costs=None if known is None else known.target,
         )
-        known = plan.left_out or costs
         prefixes = None
         if self.keep and not plan.exact:
             identity = identity_of(targets.views[0])
@@ -334,7 +335,7 @@ class _Loading:
         assistant = Assistant(
             models,
             [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
-            observers=(*(observe(models, known, parallel) if observe else ()), *observers),
+            observers=(*(observe(models, parallel) if observe else ()), *observers),
             notes=tuple(self.notes),
             load_s=time.perf_counter() - self.start_s,
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Request
-from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import AdaptivePolicy, Policy
 from localspec.launch.recording import recording, telemetry_dir
@@ -39,13 +38,8 @@ class Telemetry:
         """Why nothing is recorded any more, on one line; None while all is well."""
         return None if self.recorder is None else self.recorder.trouble
 
-    def observe(
-        self, models: LoadedModels, costs: PairCosts | None, count: int
-    ) -> Sequence[Observer]:
-        """Begin to record replies of models; see `load`.
-
-        What drafting gained cannot be seen in passes that several share: of those no plain pass is known.
-        """
+    def observe(self, models: LoadedModels, count: int) -> Sequence[Observer]:
+        """Begin to record replies of models; see `load`."""
         switch = recording()
         if switch is None:
             return ()
@@ -54,10 +48,7 @@ class Telemetry:
             from localspec.telemetry.reply import Pair  # noqa: PLC0415
         except ModuleNotFoundError:
             return ()
-        plain_s = None if costs is None or count > 1 else costs.target.of(1)
-        pair = Pair(
-            _called(models.target_name), _called(models.draft_model_name or ""), plain_s, count
-        )
+        pair = Pair(_called(models.target_name), _called(models.draft_model_name or ""), count)
         piece = models.tokenizer.piece
         self.recorder = Recorder(
             telemetry_dir(), pair, switch, piece, self._workload, is_secret=_is_secret
@@ -79,7 +70,8 @@ class Telemetry:
             elif isinstance(event, Finished):
                 reply = event.reply
                 trace.findings = {(rule, action): n for rule, action, n in event.findings}
-                trace.end(reply.text, reply.prefill_s, reply.decode_s, reply.seed)
+                plain_s = 0.0 if reply.gain is None else reply.gain.plain_s
+                trace.end(reply.text, reply.prefill_s, reply.decode_s, reply.seed, plain_s)
 
         return take
 

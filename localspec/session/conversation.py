@@ -175,7 +175,12 @@ class SavedConversation:
         self.finish_reply(recorder, reply, reply.message)
 
     def finish_reply(
-        self, recorder: ReplyRecorder, reply: Reply, message: Message, left_out: int = 0
+        self,
+        recorder: ReplyRecorder,
+        reply: Reply,
+        message: Message,
+        left_out: int = 0,
+        no_drafting: str = "",
     ) -> None:
         """Save a reply with its figures, and show the branch that ends with it.
 
@@ -184,11 +189,16 @@ class SavedConversation:
             reply: its figures.
             message: its words and calls.
             left_out: turns that the context had no room for.
+            no_drafting: why nothing was drafted, in about five words.
         """
         figures = {
             "tokens": reply.completion_tokens,
             "tokens_per_s": reply.tokens_per_s,
             "accepted": reply.acceptance.acceptance_rate,
+            "drafted": reply.acceptance.drafted,
+            "confirmed": reply.acceptance.accepted,
+            "gain": reply.gain_ratio,
+            "no_drafting": no_drafting,
             "stop": reply.stop_reason.value,
             "seed": reply.seed,
             "prompt": reply.prompt_tokens,

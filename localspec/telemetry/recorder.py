@@ -124,7 +124,14 @@ class ReplyTrace:
         except Exception as error:  # whatever it is, the answer goes on
             self.recorder.give_up(error)
 
-    def end(self, text: str, prefill_s: float, decode_s: float, seed: int | None = None) -> None:
+    def end(
+        self,
+        text: str,
+        prefill_s: float,
+        decode_s: float,
+        seed: int | None = None,
+        plain_s: float = 0.0,
+    ) -> None:
         """Note the end of the reply.
 
         Args:
@@ -132,7 +139,9 @@ class ReplyTrace:
             prefill_s: seconds of evaluating the prompt.
             decode_s: seconds from there to the last token.
             seed: of the reply.
+            plain_s: seconds that it would have taken without drafting; 0 where that is not known.
         """
+        self.record.plain_s = plain_s
         self.text, self.record.prefill_s, self.record.decode_s = text, prefill_s, decode_s
         self.record.wall_s = time.perf_counter() - self.start_s
         if self.tokens is not None:

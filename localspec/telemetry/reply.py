@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from localspec.decoding.drafters.register import counted_as
+from localspec.decoding.gain import Gain
 from localspec.decoding.round import GAPS, Round
 
 STAGES = ("draft_prefill", "draft", "verify", "sample", "truncate", "other")
@@ -33,13 +34,11 @@ class Pair(Struct, frozen=True):
     Args:
         target: its name.
         draft_model: its draft model's; empty without one.
-        plain_s: seconds of a plain pass as it was calibrated; None where it was not.
         at_once: how many texts it makes at once; their passes are shared.
     """
 
     target: str
     draft_model: str = ""
-    plain_s: Number | None = None
     at_once: Count = 1
 
     @property
@@ -64,6 +63,7 @@ class ReplyRecord(Struct, tag="reply"):
         prefill_s: seconds of evaluating the prompt.
         decode_s: seconds from there to the last token.
         wall_s: seconds of all of it.
+        plain_s: what `prefill_s` and the rounds would have taken without drafting; 0 where nothing was drafted, or that is not known.
         cells: by drafter and depth, from where on: the sums of `COUNTS`. Plain rounds are of `off`.
         tallies: by drafter and kind. The bucket of a `position` is the place in the draft, of a `confidence` its tenth,
             of a `gap` its place in `GAPS`, and of a `rank` the correction's place among the drafter's choices, 0 being
@@ -82,6 +82,7 @@ class ReplyRecord(Struct, tag="reply"):
     prefill_s: Number = 0.0
     decode_s: Number = 0.0
     wall_s: Number = 0.0
+    plain_s: Number = 0.0
     cells: dict[str, dict[Count, Sums]] = field(default_factory=dict)
     tallies: dict[str, dict[str, Pairs]] = field(default_factory=dict)
 
@@ -90,6 +91,13 @@ class ReplyRecord(Struct, tag="reply"):
         """Sums of `COUNTS` over all rounds."""
         cells = (counts for by_depth in self.cells.values() for counts in by_depth.values())
         return [sum(column) for column in zip(*cells, strict=True)] or [*NOTHING]
+
+    @property
+    def gain(self) -> Gain | None:
+        """What drafting gained in it; None where nothing was drafted, or that is not known. Its own error is not kept."""
+        if not self.plain_s or not self.sums[1]:
+            return None
+        return Gain(self.plain_s, self.prefill_s + sum(self.sums[4:]) / 1e6, 0.0)
 
     def judged(self, drafter: str) -> tuple[int, int]:
         """Return the tokens of a drafter that were judged, and how many of them were accepted."""

@@ -13,20 +13,21 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from localspec.display import duration_text, sparkline
+from localspec.decoding.gain import LEAST_ANSWERS
+from localspec.display import average_gain_text, duration_text, sparkline
 from localspec.errors import UsageError
 from localspec.telemetry.reply import STAGES, ReplyRecord, Shift
-from localspec.telemetry.report import LEAST_ROUNDS, PlainCost, Report, RoundSums
+from localspec.telemetry.report import Report, RoundSums
 
 _NO_WIDTH = 400
 _UNITS_S = {"h": 3600, "d": 86400, "w": 604800}
 _FIGURES = (
     *("rounds", "drafted", "accepted", "confirmed", "acceptance_rate", "mean_acceptance_length"),
-    *("seconds", "rounds_compared", "speed_up", "saved_s"),
+    *("seconds", "drafted_replies", "speed_up", "saved_s"),
 )
 Buckets = Sequence[Sequence[int]]
 """By bucket: tokens that were judged, and how many of them were accepted."""
-_HEADERS = ("", "rounds", "tokens", "accepted", "per pass", "speed-up", "saved")
+_HEADERS = ("", "rounds", "tokens", "accepted", "per round", "speed-up", "95 %", "saved")
 _PERIODS = {3600: "hour", 86400: "day", 604800: "week"}
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -81,7 +82,7 @@ def view(
         since = "" if report.since_s is None else f" since {day(report.since_s)}"
         yield f"nothing was recorded{since}"
         return
-    yield from _head(report, every=every)
+    yield _head(report)
     yield from _trained(report)
     yield from _section("by pair", by["pair"], wide)
     if every:
@@ -122,20 +123,13 @@ def replies_view(replies: Iterable[ReplyRecord]) -> Iterator[str]:
         )
 
 
-def _head(report: Report, *, every: bool) -> Iterator[str]:
+def _head(report: Report) -> str:
     total = report.total
     replies = "1 reply" if report.replies == 1 else f"{report.replies} replies"
-    yield (
+    return (
         f"{replies}, {total.confirmed} tokens in {total.rounds} rounds since {day(report.first_s or 0)}: "
         f"{_saving(total)}"
     )
-    for name, cost in report.plain.items():
-        yield f"{name}: {_plain_line(cost)}"
-    if every and total.saved_s is not None and total.rounds_compared < total.rounds:
-        yield (
-            f"speed-up and time saved are of {total.rounds_compared} of {total.rounds} rounds: only hours with "
-            f"drafts and at least {LEAST_ROUNDS} rounds without count"
-        )
 
 
 def _trained(report: Report) -> Iterator[RenderableType]:
@@ -154,26 +148,16 @@ def _trained(report: Report) -> Iterator[RenderableType]:
 def _saving(total: RoundSums) -> str:
     if total.drafted == 0:
         return "nothing was drafted"
-    if total.saved_s is None:
-        return "how much drafting saved is unknown: too few rounds ran without a draft"
-    if not total.is_measurable:
-        return (
-            f"no measurable difference by drafting ({total.accepted} of {total.drafted} drafted tokens accepted, "
-            f"{len(total.saved_by_reply)} replies compared)"
-        )
-    plain = duration_text(total.plain_s, 1)
-    if total.saved_s >= 0:
-        return f"drafting saved {duration_text(total.saved_s, 1)} of {plain}"
-    return f"drafting took {duration_text(-total.saved_s, 1)} more than {plain} without it"
-
-
-def _plain_line(cost: PlainCost) -> str:
-    if cost.source == "unknown":
-        return "time per token without drafting is unknown: too few rounds ran without a draft"
-    known = f"{1000 * cost.base_s:.1f} ms per token without drafting"
-    if cost.source == "measured":
-        return f"{known}, in {cost.rounds} rounds"
-    return f"{known}, as measured in a short context: too few rounds ran without a draft"
+    text = average_gain_text(total.drafted_replies, LEAST_ANSWERS, total.speed_up, total.interval)
+    counts = f"{total.accepted} of {total.drafted} drafted tokens accepted"
+    saved_s = total.saved_s or 0.0
+    plain_s = sum(each.plain_s for each in total.gains.values())
+    if total.gain is None or not total.gain.is_clear:
+        return f"{text} ({counts})"
+    verb = "saved" if saved_s >= 0 else "added"
+    seconds = f"{duration_text(abs(saved_s), 1)} to {duration_text(plain_s, 1)}"
+    seconds = seconds if saved_s < 0 else seconds.replace(" to ", " of ")
+    return f"{text}: it {verb} {seconds} ({counts})"
 
 
 def _findings(report: Report) -> Iterator[RenderableType]:
@@ -200,11 +184,13 @@ def shift_line(shift: Shift) -> str:
 def _section(title: str, rows: Mapping[str, RoundSums], wide: bool) -> Iterator[RenderableType]:
     cells = []
     for name, its in rows.items():
-        known = its.saved_s is not None and its.is_measurable
-        saved = duration_text(its.saved_s or 0.0, 1) if known else ""
-        figures = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up if known else None)
+        saved = "" if its.gain is None else duration_text(its.saved_s or 0.0, 1)
+        figures = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up)
+        interval = "" if its.interval is None else "{:.2f}-{:.2f}".format(*its.interval)
         rate, bar = _formed("{:.0%}", its.acceptance_rate), _bar(its.acceptance_rate or 0.0, wide)
-        cells.append((name, str(its.rounds), str(its.confirmed), *rate, *figures, saved, bar))
+        cells.append(
+            (name, str(its.rounds), str(its.confirmed), *rate, *figures, interval, saved, bar)
+        )
     yield from _table(title, (*_HEADERS, ""), cells)
 
 
@@ -271,10 +257,7 @@ def _trend(report: Report) -> Iterator[RenderableType]:
         f"trend, a bar for each {_PERIODS.get(report.step_s, 'period')} with rounds, from {minute(min(points))} on"
     )
     for name, figure in (("acceptance", "acceptance_rate"), ("speed-up  ", "speed_up")):
-        values = [
-            getattr(its, figure) if its.is_measurable or figure != "speed_up" else None
-            for its in points.values()
-        ]
+        values = [getattr(its, figure) for its in points.values()]
         if known := [value for value in values if value is not None]:
             low, high = min(known), max(known)
             yield f"  {name} {sparkline(values, low, high)}  {low:.2f} to {high:.2f}"
@@ -285,8 +268,6 @@ def as_json(report: Report) -> str:
     rows = {
         group: {str(name): _row(its) for name, its in by.items()} for group, by in report.by.items()
     }
-    for name, row in rows["pair"].items():
-        row["plain"] = _plain(report.plain.get(name))
     for name, row in rows["drafter"].items():
         for kind in ("position", "confidence", "branch"):
             buckets = enumerate(report.tallies[kind].get(name, []))
@@ -322,14 +303,8 @@ def as_json(report: Report) -> str:
 def _row(its: RoundSums) -> dict[str, Any]:
     stages_s = {stage: round(seconds, 6) for stage, seconds in its.stages_s.items()}
     figures = {name: _rounded(getattr(its, name)) for name in _FIGURES}
-    return {**figures, "is_measurable": its.is_measurable, "stages_s": stages_s}
-
-
-def _plain(cost: PlainCost | None) -> dict[str, Any] | None:
-    if cost is None:
-        return None
-    known = {"source": cost.source, "rounds": cost.rounds, "base_s": _rounded(cost.base_s)}
-    return {**known, "slope_s_per_token": cost.slope_s}
+    low, high = map(_rounded, its.interval or (None, None))
+    return {**figures, "speed_up_low": low, "speed_up_high": high, "stages_s": stages_s}
 
 
 def _change(shift: Shift) -> dict[str, Any]:

@@ -294,8 +294,7 @@ class Lines:
             *cited, figures = note.splitlines()
             for each in cited:
                 self.report(each)
-            why = f" · {done.no_drafting}" if done.no_drafting else ""
-            self.report(f"{figures}{why} · seed {done.reply.seed}")
+            self.report(f"{figures} · seed {done.reply.seed}")
 
     def _write(self, text: str) -> None:
         self.out.write(self._wrapping.feed(clean(text)) if self.terminal else text)

@@ -15,10 +15,10 @@ import msgspec
 
 from localspec.chat.request import Request
 from localspec.decoding.round import OFF
+from localspec.display import TIMES
 from localspec.engine.engine import Engine, EngineGone
 from localspec.errors import LocalspecError
 from localspec.tui.exchange import Exchange
-from localspec.tui.stats import TIMES
 
 _MOST_TOKENS, _SEED_BITS = 256, 32
 # Speeds are compared over as many stretches of the text; one of fewer tokens has none.
@@ -110,4 +110,4 @@ def _gain(*lanes: Exchange) -> str:
     gain, noise = statistics.fmean(gains), statistics.stdev(gains) / math.sqrt(_STRETCHES)
     if abs(gain) <= max(_STANDARD_ERRORS * noise, _LEAST_GAIN):
         return f"no clear difference in speed; {counts}"
-    return f"drafting {TIMES} {math.exp(gain):.2f}; {counts}"
+    return f"drafting {TIMES}{math.exp(gain):.2f}; {counts}"

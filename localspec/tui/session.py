@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 
 from localspec.chat.events import Event, Finished, Started, Text
 from localspec.chat.request import Request
+from localspec.decoding.gain import Gain
 from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.protocol import EngineDied, Notice
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
@@ -107,7 +108,7 @@ class Session:
         self.tray = Tray(engine, folder, lambda: talk.media_names)
         self.work, self.docs = work, docs or Docs()
         self.exchange: Exchange | None = None
-        self.gains: list[float] = []
+        self.gains: list[Gain] = []
         self.race: Race | None = None
         self.waiting: list[str] = []
         self._gate, self._own = gate, own
@@ -628,14 +629,14 @@ class Session:
         turn = done.message
         if turn.text or turn.thinking or turn.calls or self._recorder is not None:
             recorder = self._begun(exchange)
-            self.talk.finish_reply(recorder, done.reply, turn, done.dropped_turns)
+            self.talk.finish_reply(recorder, done.reply, turn, done.dropped_turns, done.no_drafting)
             self._recorder = None
         again = done.reply.only_thoughts
         if done.reply.note and (again or done.reply.note not in self._noted):
             self._noted.add(done.reply.note)
             self.note(done.reply.note)
-        if done.forecast is not None and done.forecast.measured is not None:
-            self.gains.append(done.forecast.measured)
+        if done.reply.gain is not None:
+            self.gains.append(done.reply.gain)
         if self.work is not None and turn.calls and not exchange.cancelled:
             self.work.start(turn.calls)
         if self.talk.ends_with_summary:

@@ -1,24 +1,26 @@
 """What drafting did, in words and bars. Pure: rounds in, lines with meanings out; colours come later."""
 
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from localspec.decoding.gain import LEAST_ANSWERS, Gain, together
 from localspec.decoding.round import SERVER, Round
-from localspec.display import sparkline
+from localspec.display import (
+    average_gain_text,
+    gain_interval_text,
+    gain_text,
+    sparkline,
+)
 from localspec.tui.exchange import Exchange
 
 Span = tuple[str, str]
 """A text with what it means, as `colours` knows it; empty for text as it is."""
-TIMES = "\u00d7"
 FULL, FREE = "█", "░"
 _CONTEXT_CELLS = 8
 _LABEL = 10
 _MOST_BAR = 72
-# Of three gains, the interval of Student's t is 4.3 standard errors wide, of many 2: taken as of six.
-_LEAST_GAINS, _WIDE = 6, 2.57
-# Where the time of a step goes: marks, meanings, names.
+# Where the time of a round goes: marks, meanings, names.
 _PARTS = (("█", "draft", "draft model"), ("▒", "verify", "large model"), ("░", "other", "other"))
 
 
@@ -53,7 +55,7 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
     """Return the figures of the status line, the longest form first; each shorter one gives up what matters least."""
     speed = None if exchange is None else exchange.tokens_per_s
     parts = [] if speed is None else [f"{speed:.1f} tokens/s"]
-    why = [] if exchange is None or not exchange.no_drafting else [exchange.no_drafting]
+    why = [] if exchange is None else [*filter(None, [_short_gain(exchange)])]
     if not n_ctx:
         return [" · ".join([*parts, *why]), *parts]
     share = context_tokens / n_ctx
@@ -65,13 +67,13 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
     return [" · ".join(form) for form in forms]
 
 
-def stats(exchange: Exchange | None, width: int, gains: Sequence[float] = ()) -> list[list[Span]]:
+def stats(exchange: Exchange | None, width: int, gains: Sequence[Gain] = ()) -> list[list[Span]]:
     """Return the stats of an answer, streaming or done, in lines of a width with meanings.
 
     Args:
         exchange: None before the first.
         width: columns.
-        gains: of drafting, in all answers so far, see `gained`.
+        gains: of drafting, in all answers so far, see `average_line`.
     """
     rounds = [] if exchange is None else exchange.rounds
     if exchange and exchange.finished and exchange.finished.reply.drafter == SERVER:
@@ -82,8 +84,8 @@ def stats(exchange: Exchange | None, width: int, gains: Sequence[float] = ()) ->
     mean = statistics.fmean(len(each.confirmed) for each in rounds)
     many = f"the last {room} of {len(rounds)}" if len(rounds) > room else f"all {len(rounds)}"
     lines = [
-        *_line("speed-up", _speed_ups(exchange)),
-        *_line("steps", [[(many, "")], [(f"{mean:.2f} tokens per step", "")]]),
+        *_line("drafting", _gain(exchange)),
+        *_line("rounds", [[(many, "")], [(f"{mean:.2f} tokens per round", "")]]),
         ribbon(rounds, room),
         *_line("drafts", _drafts(rounds)),
     ]
@@ -94,23 +96,20 @@ def stats(exchange: Exchange | None, width: int, gains: Sequence[float] = ()) ->
         ]
         lines += [*_line("time", parts), split_bar(shares, room)]
     done, why = exchange.finished, exchange.no_drafting
-    note = "" if done is None or done.forecast is None else done.forecast.note
+    note = "" if done is None else done.draft_note
     reason = f"{why[0].upper()}{why[1:]}." if why else ""
-    return lines + [[(each, "")] for each in (reason, note, gained(gains)) if each]
+    return lines + [[(each, "")] for each in (reason, note, average_line(gains)) if each]
 
 
-def gained(gains: Sequence[float]) -> str:
+def average_line(gains: Sequence[Gain]) -> str:
     """Return what drafting gained in several answers, with the interval that holds it in 95 of 100 cases, in a sentence."""
-    if len(gains) < _LEAST_GAINS:
-        return "Not enough data yet to tell whether drafting helps; /race measures both."
-    logs = [math.log(each) for each in gains]
-    mean, wide = statistics.fmean(logs), _WIDE * statistics.stdev(logs) / math.sqrt(len(logs))
-    low, high = math.exp(mean - wide), math.exp(mean + wide)
-    clear = "" if low > 1 or high < 1 else ": no clear difference"
-    return f"Drafting: {math.exp(mean):.2f}{TIMES} ({low:.2f} to {high:.2f}) over {len(gains)} answers{clear}"
+    average = together(gains)
+    ratio, interval = (average.ratio, average.interval) if average else (None, None)
+    text = average_gain_text(len(gains), LEAST_ANSWERS, ratio, interval)
+    return f"{text[0].upper()}{text[1:]}."
 
 
-def stats_lines(exchange: Exchange | None, width: int, gains: Sequence[float] = ()) -> list[str]:
+def stats_lines(exchange: Exchange | None, width: int, gains: Sequence[Gain] = ()) -> list[str]:
     """Return the stats as plain lines."""
     return ["".join(text for text, _ in line) for line in stats(exchange, width, gains)]
 
@@ -123,16 +122,24 @@ def _line(label: str, parts: Sequence[Sequence[Span]]) -> list[list[Span]]:
     return [line] if parts else []
 
 
-def _speed_ups(exchange: Exchange) -> list[list[Span]]:
-    """Return what drafting gained in an answer that is done, and what it was to gain."""
-    forecast = None if exchange.finished is None else exchange.finished.forecast
-    parts = list[list[Span]]()
-    if forecast is not None and forecast.measured is not None:
-        gain = (f"{TIMES}{forecast.measured:.2f}", "good" if forecast.measured > 1 else "bad")
-        parts.append([gain, (" measured", "")])
-    if forecast is not None and forecast.predicted is not None:
-        parts.append([(f"{TIMES}{forecast.predicted:.2f} predicted", "")])
-    return parts
+def _short_gain(exchange: Exchange) -> str:
+    """Return what drafting gained in an answer, or why nothing was drafted; nothing before the end."""
+    done = exchange.finished
+    if done is None or not done.reply.acceptance.drafted:
+        return exchange.no_drafting
+    return gain_text(done.reply.gain_ratio)
+
+
+def _gain(exchange: Exchange) -> list[list[Span]]:
+    """Return what drafting gained in an answer that is done; nothing where nothing was drafted."""
+    done = exchange.finished
+    if done is None or not done.reply.acceptance.drafted:
+        return []
+    gain = done.reply.gain
+    if gain is None:
+        return [[("gain not known yet", "")]]
+    text = gain_interval_text(gain.ratio, gain.interval)
+    return [[(text, ("good" if gain.ratio > 1 else "bad") if gain.is_clear else "")]]
 
 
 def _drafts(rounds: Sequence[Round]) -> list[list[Span]]:

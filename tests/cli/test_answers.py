@@ -189,7 +189,7 @@ def test_json_has_every_figure_and_null_for_those_of_nothing() -> None:
         "model": {"target": "big", "draft_model": "small"},
         "usage": {"prompt_tokens": 4, "completion_tokens": 6},
         "timings": {"load_s": 1.234568, **seconds, **stages, "tokens_per_s": 2.5},
-        "speculation": {"drafter": "model", **RATES, "by_drafter": {"model": RATES}},
+        "speculation": {"drafter": "model", "gain": None, **RATES, "by_drafter": {"model": RATES}},
     }
     none: dict[str, Any] = {"text": "", "tokens": (), "completion_tokens": 0}
     none |= {"first_token_s": None, "acceptance": AcceptanceStats()}
@@ -216,7 +216,7 @@ def test_the_line_says_why_an_answer_was_cut_off_or_not_drafted() -> None:
         given = outcome(replace(reply(), stop_reason=reason))
         assert given.as_json("code")["complete"] is complete
         assert given.as_json("code", bound=True)["complete"] is bound_complete
-        usual = "big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted tokens accepted · "
+        usual = "big · 6 tokens · 2.5 tokens/s · drafting gain not known yet · 3 of 6 drafted tokens accepted · "
         assert given.line().startswith(usual)
         assert told in given.line()
         assert (given.line() == f"{usual}seed 7") is complete

@@ -66,7 +66,7 @@ def test_a_reply_streams_and_adds_up() -> None:
     reply = heard.done.reply
     assert heard.text == heard.written == text
     assert heard.done.message == Message.assistant(text)
-    assert heard.done.forecast is None, "costs are not known"
+    assert heard.done.reply.gain is None, "costs are not known"
     assert (reply.stop_reason, reply.seed) == (StopReason.EOG, 5)
     assert len(heard.of(ReplyEvents)) > 3
     origins, rounds, figures = heard.origins, heard.rounds, reply.acceptance
@@ -86,14 +86,13 @@ def test_a_reply_streams_and_adds_up() -> None:
 def test_the_gain_of_drafting_is_reported_and_what_it_would_cost() -> None:
     costs = {"target": [[1, 2], [0.01, 0.015]], "draft_model": [[1], [0.009]]}
     with double({"otherwise": ["x" * 50], "drafts": 3, "costs": costs}) as engine:
-        drafted = engine.reply(HELLO).done.forecast
-        plain = engine.reply(HELLO, draft="off").done.forecast
-    assert drafted is not None
-    assert plain is not None
-    assert None not in (drafted.predicted, drafted.measured)
-    assert drafted.note == ""
-    assert plain.predicted is plain.measured is None
-    assert "draft model not used: at its" in plain.note
+        drafted = engine.reply(HELLO).done
+        plain = engine.reply(HELLO, draft="off").done
+    assert drafted.reply.gain is not None
+    assert drafted.reply.gain_ratio == drafted.reply.gain.ratio > 0
+    assert drafted.draft_note == ""
+    assert plain.reply.gain is None
+    assert "draft model not used: at its" in plain.draft_note
 
 
 def test_a_turn_and_another_branch_evaluate_only_what_is_new() -> None:

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.gain import GainMeter
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
 from localspec.launch.observe import _is_secret
 from localspec.options.recording import Switch
@@ -12,7 +14,7 @@ from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
 from tests.waiting import PATIENCE_S
 
-PAIR = Pair("qwen-target", "qwen-draft", 0.020)
+PAIR = Pair("qwen-target", "qwen-draft")
 
 _NOTHING = Spent()
 
@@ -58,7 +60,7 @@ class Talk:
     ) -> None:
         """Note one reply; every fifth round is plain, and all of it takes `load` times as long as usual."""
         trace = self.recorder.begin(asked, range(1000, 1000 + n_prompt), greedy=False)
-        decode_s = 0.0
+        decode_s, meter = 0.0, GainMeter(PassCosts((1, 4), (0.020, 0.020)))
         trace.note(first())
         for number in range(rounds):
             plain = number % plain_every == plain_every - 1
@@ -73,9 +75,12 @@ class Talk:
             )
             decode_s += spent.wall_s
             counts = (0, 0) if plain else (n_drafted, accepted)
-            trace.note(drafted(*counts, spent=spent))
+            done = drafted(*counts, spent=spent)
+            meter.add(done)
+            trace.note(done)
         if ends:
-            trace.end(text, 0.1, decode_s, seed)
+            gain = meter.gain(0.1)
+            trace.end(text, 0.1, decode_s, seed, gain.plain_s if gain else 0.0)
 
 
 @contextmanager

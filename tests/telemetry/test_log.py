@@ -31,7 +31,7 @@ DAMAGES: list[dict[str, object]] = [
     {"id": -1}, {"at": -5.0}, {"at": "x"}, {"tokens": 1e9}, {"workload": []}, {"wall_s": float("nan")}, {"type": "later"},
     {"cells": {"off": {"0": [1, 2, 3]}}}, {"cells": {"off": {"-256": [1] * 10}}}, {"cells": {"off": {"0": [-1] * 10}}},
     {"tallies": {"model": {"gap": [[1]]}}}, {"tallies": {"model": [1]}}, {"pair": {"target": 1}},
-    {"pair": {"target": "a", "at_once": None}}, {"pair": {"target": "a", "plain_s": "x"}},
+    {"pair": {"target": "a", "at_once": None}}, {"plain_s": "x"},
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from localspec.chat.events import Finished, Forecast, Reply, RoundDone, Started, Text
+from localspec.chat.events import Finished, Reply, RoundDone, Started, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import OFF, Draft, Round, Spent, StopReason, Verdict
 from localspec.engine.protocol import ReplyEvents
@@ -44,7 +44,7 @@ def finished(
     *,
     message: Message | None = None,
     tokens_per_s: float = 20.0,
-    forecast: Forecast | None = None,
+    draft_note: str = "",
     no_drafting: str = "",
     **changes: Any,
 ) -> Finished:
@@ -66,7 +66,7 @@ def finished(
     }
     reply = Reply(**{**values, **changes})
     turn = message or Message.assistant(text)
-    return Finished(reply, turn, id=id, forecast=forecast, no_drafting=no_drafting)
+    return Finished(reply, turn, id=id, draft_note=draft_note, no_drafting=no_drafting)
 
 
 def exchange(

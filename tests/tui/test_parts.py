@@ -8,10 +8,12 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from localspec.chat.events import Forecast, Started
+from localspec.chat.events import Started
 from localspec.config.keys import KEYS
 from localspec.decoding.drafters.register import DRAFTERS, DrafterEntry
+from localspec.decoding.gain import Gain
 from localspec.decoding.round import Draft, Round, Spent, Verdict
+from localspec.decoding.stats import AcceptanceStats
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, Role
 from localspec.options import ReplyOptions, SamplingParams
@@ -27,7 +29,7 @@ from localspec.tui.main_view import fitted
 from localspec.tui.message_text import growing_text, message_text
 from localspec.tui.screens import Pace
 from localspec.tui.settings import ChatSettings
-from localspec.tui.stats import gained, ribbon, split, split_bar, stats, stats_lines, status
+from localspec.tui.stats import average_line, ribbon, split, split_bar, stats, stats_lines, status
 from tests.support.checks import refuses
 from tests.tui.answers import exchange, finished, plain, round_of, tokens
 
@@ -205,6 +207,14 @@ def test_texts_of_messages_have_headings_files_and_figures() -> None:
     note = "12 tokens · 20.0 tokens/s · stopped"
     assert message_text(message(figures=json.dumps(figures), state="cut")).note == note
     assert message_text(message(state="cut")).note == "interrupted, /continue resumes"
+    drafted = {**figures, "drafted": 137, "confirmed": 96, "gain": 1.52}
+    for more, words in (
+        ({}, "drafting \u00d71.5 · 96 of 137 drafted tokens accepted"),
+        ({"gain": None}, "drafting gain not known yet · 96 of 137 drafted tokens accepted"),
+        ({"drafted": 0, "no_drafting": "no drafting: it is off"}, "no drafting: it is off"),
+    ):
+        shown = message_text(message(figures=json.dumps(drafted | more), state="cut")).note
+        assert shown == f"12 tokens · 20.0 tokens/s · {words} · stopped"
     for another in ("{", "[]", '{"tokens": "many", "accepted": null}'):  # of another version
         assert message_text(message(figures=another)).note == ""
     waiting = exchange("")
@@ -274,18 +284,23 @@ def test_the_ribbon_shows_the_last_rounds_by_drafter_and_time_is_split_in_three(
         assert len(text_of(split_bar([1 / 3, 1 / 3, 1 / 3], width))) == width
 
 
-UNKNOWN = "Not enough data yet to tell whether drafting helps; /race measures both."
+UNKNOWN = "Average gain not known yet: 0 of 5 drafted answers."
 
 
 def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
     nothing = ["Nothing measured yet: ask something first."]
     assert stats_lines(None, 80) == stats_lines(exchange(), 80) == nothing
     done = exchange(rounds=[plain(0.02), round_of(3, 2, 0.05)] * 8)
-    assert stats_lines(done, 80)[0] == "steps     all 16 · 2.00 tokens per step"
+    assert stats_lines(done, 80)[0] == "rounds    all 16 · 2.00 tokens per round"
     note = "drafting is off: it would cost 8 % here"
-    done.finished = finished(forecast=Forecast(1.25, 1.14, note))
+    counts = AcceptanceStats(rounds=16, drafted=24, accepted=16)
+    gain = Gain(1.14, 1.0, 0.02)
+    done.finished = finished(draft_note=note, gain=gain, acceptance=counts)
     lines = stats_lines(done, 80)
-    assert lines[0] == "speed-up  \u00d71.14 measured · \u00d71.25 predicted"
+    assert lines[0] == "drafting  \u00d71.14 (1.10 to 1.19)"
+    unknown = finished(acceptance=counts)
+    assert stats_lines(replace(done, finished=unknown), 80)[0] == "drafting  gain not known yet"
+    assert status(done, None, 0)[0] == "20.0 tokens/s · drafting \u00d71.1"
     assert "drafts    ■ model: 16 of 24 accepted (67%)" in lines
     assert lines[-2:] == [note, UNKNOWN]
     draft = Draft((7, 7), (0.5,) * 2, "model", alternatives=((8, 9),) * 2, branches=(1, 0))
@@ -303,13 +318,13 @@ def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
 
 
 def test_what_drafting_gained_has_an_interval_once_there_is_enough() -> None:
-    for gains, told in (
-        ([1.2] * 5, UNKNOWN),
-        ([1.1, 1.2, 1.3] * 4, "Drafting: 1.20\u00d7 (1.14 to 1.26) over 12 answers"),
-        ([0.8, 1.3] * 4, "Drafting: 1.02\u00d7 (0.81 to 1.29) over 8 answers: no clear difference"),
-        ([0.8, 0.9] * 4, "Drafting: 0.85\u00d7 (0.80 to 0.90) over 8 answers"),
-    ):
-        assert gained(gains) == told
+    for ratios, told in (
+        ([1.2] * 4, "Average gain not known yet: 4 of 5 drafted answers."),
+        ([1.1, 1.2, 1.3] * 4, "Drafting \u00d71.20 (1.15 to 1.26) over 12 drafted answers."),
+        ([0.8, 1.3] * 4, "Drafting \u00d71.05 (0.85 to 1.30) over 8 drafted answers, no clear difference."),
+        ([0.8, 0.9] * 4, "Drafting \u00d70.85 (0.81 to 0.90) over 8 drafted answers."),
+    ):  # fmt: skip
+        assert average_line([Gain(each, 1.0, 0.02) for each in ratios]) == told
 
 
 def test_the_status_line_gives_up_the_bar_before_the_figures_and_the_meter_last() -> None:

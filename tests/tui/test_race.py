@@ -67,7 +67,7 @@ def noisy(seed: int) -> list[float]:
 
 def test_the_verdict_has_a_figure_where_it_is_beyond_noise() -> None:
     for texts, plain_s, verdict in [
-        (("a", "a"), [0.05] * 90, f"drafting \u00d7 1.50; {COUNT}; the texts are equal"),
+        (("a", "a"), [0.05] * 90, f"drafting \u00d71.50; {COUNT}; the texts are equal"),
         (("a", "a"), [0.05] * 15, f"too short to tell; {COUNT}; the texts are equal"),
         *((("a", "a"), noisy(seed), f"no clear difference in speed; {COUNT}; the texts are equal") for seed in range(20)),
         (("same then this", "same then that"), [0.05] * 90, "the texts differ after 12 characters"),

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import Forecast, RoundDone
+from localspec.chat.events import RoundDone
 from localspec.chat.request import Request
+from localspec.decoding.gain import Gain
+from localspec.decoding.stats import AcceptanceStats
 from localspec.launch.rows import ModelRow
 from localspec.messages import Message
 from localspec.session.preferences import Preferences
@@ -53,9 +55,13 @@ def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
     """Give the last answer figures that do not depend on the machine."""
     made = exchange(rounds=[plain(0.02), round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
     made.happened += seen
-    made.finished = finished(forecast=Forecast(1.3, None, "drafting 3 tokens at a time"))
+    made.finished = finished(
+        draft_note="drafting 3 tokens at a time",
+        gain=Gain(1.3, 1.0, 0.02),
+        acceptance=AcceptanceStats(rounds=30, drafted=60, accepted=40),
+    )
     chat.session.exchange = made
-    chat.session.gains = [1.1, 1.2, 1.25, 1.15, 1.3, 1.2]
+    chat.session.gains = [Gain(each, 1.0, 0.05) for each in (1.1, 1.2, 1.25, 1.15, 1.3, 1.2)]
     chat.app.view.show_state()
 
 

@@ -179,9 +179,9 @@ function figures(event) {
   const { speculation, timings } = event;
   const parts = [];
   if (timings.tokens_per_s) parts.push(`${timings.tokens_per_s.toFixed(1)} tokens/s`);
-  for (const [name, each] of Object.entries(speculation.by_drafter)) {
-    if (each.drafted) parts.push(`${name}: ${each.accepted} of ${each.drafted} drafted accepted`);
-  }
+  const { accepted, drafted, gain } = speculation;
+  if (!drafted) parts.push("nothing drafted");
+  else parts.push(gain ? `drafting ×${gain.ratio.toFixed(1)}` : "drafting gain not known yet", `${accepted} of ${drafted} drafted tokens accepted`);
   if (event.choices[0].finish_reason === "length") parts.push("cut off at the limit");
   return parts.join(" · ");
 }
