@@ -167,7 +167,7 @@ def name_of(options: LaunchOptions) -> str:
 def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
     drafts, script = document.get("drafts", 0), script_of(document)
     sees, hears = bool(document.get("sees")), bool(document.get("hears"))
-    targets = sequences_of(document, script, cancel)
+    targets, costs = sequences_of(document, script, cancel), costs_of(document)
     models = LoadedModels(
         targets=targets,
         draft_models=None,
@@ -183,6 +183,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         fim=document.get("fim", {}),
         media=ToyEncoder(sees, hears) if sees or hears else None,
         model_for=lambda _kind: "seer",
+        costs=costs and costs.target,
     )
     policies = [
         FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()
@@ -218,7 +219,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         return FixedPolicy(KnowingDrafter(script), drafts)
 
     held = Held({"RAM": document.get("held", 0)})
-    return Scripted(assistant, save, restore, policy, costs_of(document), held)
+    return Scripted(assistant, save, restore, policy, costs, held)
 
 
 def _template(document: Mapping[str, Any]) -> str:

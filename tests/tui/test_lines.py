@@ -56,7 +56,7 @@ TALKS: list[tuple[Any, ...]] = [
     (("/bad", "one?", "/good", "/bad", "/bad", "/export json a"), None, {}, 0, HELLO, {"no answer yet": 1, "marked good; /good again takes it back": 1, "marked bad": 1, "no mark any more": 1}),
     (("/think", "one?"), THINKS, {}, 0, {"hm": 1, "Done.\n": 1}, {}),
     (("one?", "/edit 1 uno?", "/regenerate", "/edit", "/copy all"), {"otherwise": ["Yes."]}, {}, 0, "Yes.\nYes.\nYes.\nuser: uno?\n\nassistant: Yes.\n", {"question 1: uno?": 1}),
-    (("one?", "/lens", "/stats", "/race"), DRAFTING, {}, 0, {"some answer that is drafted": 3, "[with drafting]": 1}, {"looked up in the text so far": 1, "tokens per step": 1, "the texts are equal": 1}),
+    (("one?", "/lens", "/stats", "/race"), DRAFTING, {}, 0, {"some answer that is drafted": 3, "[with drafting]": 1}, {"looked up in the text so far": 1, "tokens per round": 1, "the texts are equal": 1}),
     (("one?", "two?"), {"refuses": {"toy": ["ModelUnavailable", "no such pair"]}}, {}, ModelUnavailable.exit_code, "", {"no such pair": 1}),
     # What was there when it died is in the answer, and in the copy.
     (("one?", "/copy", "/restart", "two?"), DIES, {}, 0, {"Hel": 2, "Yes.\n": 1}, {"was killed (SIGKILL)": 1, "loaded: toy": 1}),
