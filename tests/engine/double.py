@@ -183,7 +183,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         fim=document.get("fim", {}),
         media=ToyEncoder(sees, hears) if sees or hears else None,
         model_for=lambda _kind: "seer",
-        costs=costs and costs.target,
+        costs=None if costs is None else costs.target,
     )
     policies = [
         FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()
