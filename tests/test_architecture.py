@@ -28,7 +28,7 @@ FLOORS: list[set[str]] = [
     {"decoding"},
     {"options", "messages", "calls", "gates"},
     {"storage"},
-    {"resources", "media"},
+    {"resources", "media", "bounded_process"},
     {"errors", "display"},
 ]
 # Third-party packages with one home.

@@ -13,9 +13,9 @@ from typing import Any
 from localspec.calls import ID_SLOT, INDEX_SLOT, NAME_SLOT, CallFormat, TaggedArguments, Tool
 from localspec.display import printable_line
 from localspec.errors import UsageError
-from localspec.grammar.document import member, schema_error
+from localspec.grammar.document import member, require_known, schema_error
 from localspec.grammar.matcher import embedded_schema
-from localspec.grammar.patterns import rust_pattern
+from localspec.grammar.patterns import whole_pattern
 from localspec.grammar.sources import enforced_schema
 
 _SLOTS = {ID_SLOT: "/[A-Za-z0-9]{9}/", INDEX_SLOT: "/[0-9]{1,3}/"}
@@ -23,6 +23,8 @@ _TYPES = frozenset({"null", "boolean", "number", "array"})
 _OF_TEXTS = frozenset({"type", "enum", "const", "pattern", "minLength", "maxLength", "$defs", "definitions"})  # fmt: skip
 _MORE_PROPERTIES = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})  # fmt: skip
 """Without any of them a function takes the arguments that its schema names, and no others."""
+_IN_LARK = {"/": r"\/", "\n": r"\n", "\r": r"\r", "\\\n": r"\n", "\\\r": r"\r"}
+_LARK_ESCAPED = re.compile(r"\\.|[/\n\r]", re.DOTALL)
 _ANNOTATIONS = frozenset({"description", "title", "default", "examples", "$comment", "deprecated"})
 
 
@@ -73,12 +75,14 @@ class CallGrammar:
 
     def _named(self, tool: Tool) -> str:
         """Add the rules of a function; return the name of the one that is its calls. Errors name it."""
-        try:
-            return self._call(tool)
-        except UsageError as error:
-            if not tool.strict and (loose := loosened(tool)) != tool:
-                return self._named(loose)
-            raise UsageError(f"tool {printable_line(tool.name)[:60]}: {error}") from None
+        rules = len(self._rules)
+        for each in (tool, *looser(tool)):
+            try:
+                return self._call(each)
+            except UsageError as error:
+                del self._rules[rules:]
+                refusal = error
+        raise tool_error(tool, refusal)
 
     def _call(self, tool: Tool) -> str:
         self._calls += 1
@@ -149,6 +153,7 @@ class CallGrammar:
 
     def _text(self, rule: str, schema: Mapping[str, Any], path: str, close: str) -> str:
         """Return a text that stands there as it is, and what ends it."""
+        require_known(schema, path)
         for keyword in schema.keys() - _OF_TEXTS - _ANNOTATIONS:
             raise schema_error(
                 path, f"{keyword} cannot be kept in a text without quotes: remove it"
@@ -159,21 +164,21 @@ class CallGrammar:
             if not known:
                 raise schema_error(path, "no text is allowed here: make the argument optional")
             return f"({' | '.join(known)}) {self._written(close)}"
-        if "pattern" in schema:
-            text = _whole(rust_pattern(schema["pattern"]))
-        else:
-            most = schema.get("maxLength")
-            text = f"(?s:.{{{schema.get('minLength', 0)},{'' if most is None else most}}})"
+        least, most = schema.get("minLength", 0), schema.get("maxLength", "")
+        texts = (
+            [f"(?s:.{{{least},{most}}})"] if least or most != "" or "pattern" not in schema else []
+        )
+        texts += [whole_pattern(schema["pattern"])] if "pattern" in schema else []
         name = f"{rule}_text"
+        self._rules.append(f"{name.upper()}: {' & '.join(map(_regex, texts))}")
         control = next(
             (self._control[each] for each in self._control if close.startswith(each)), None
         )
         if control is not None:
-            self._rules.append(f"{name}: /{_slashed(text)}/")
-            return f"{name} {self._written(close)}"
+            return f"{name.upper()} {self._written(close)}"
         # The shortest one: it ends with the first `close`.
         before = self._parts.split(close)[0]
-        self._rules.append(f"{name}[suffix={_quoted(before)}]: /{_slashed(text)}/")
+        self._rules.append(f"{name}[suffix={_quoted(before)}]: {name.upper()}")
         return f"{name} {self._written(close.removeprefix(before))}"
 
     def _ends(self, text: str) -> bool:
@@ -195,6 +200,18 @@ class CallGrammar:
         return " ".join(filter(None, (*parts, _quoted(text[at:]))))
 
 
+def tool_error(tool: Tool, error: Exception) -> UsageError:
+    """Return an error about a function, with its name."""
+    return UsageError(f"tool {printable_line(tool.name)[:60]}: {error}")
+
+
+def looser(tool: Tool) -> list[Tool]:
+    """Return a function that cannot be kept, with fewer and fewer bounds; nothing where that would be an error."""
+    if tool.strict:
+        return []
+    return [loosened(tool), replace(tool, parameters={"type": "object", "additionalProperties": True})]  # fmt: skip
+
+
 def loosened(tool: Tool) -> Tool:
     """Return a function whose arguments have their names, and may be any text, number or the like."""
     properties = tool.parameters.get("properties")
@@ -205,8 +222,8 @@ def loosened(tool: Tool) -> Tool:
         else {}
         for name, each in names.items()
     }
-    needed = tool.parameters.get("required", ())
-    required = [each for each in needed if each in types] if isinstance(needed, list) else []
+    needed = tool.parameters.get("required")
+    required = [each for each in types if isinstance(needed, list) and each in needed]
     return replace(tool, parameters={"type": "object", "properties": types, "required": required})
 
 
@@ -214,18 +231,9 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if text else ""
 
 
-def _whole(pattern: str) -> str:
-    """Return what matches a whole text in which a pattern is to be found; llguidance knows no anchors."""
-    begin = end = "(?s:.*)"
-    if pattern.startswith("^") and "|" not in pattern:
-        pattern, begin = pattern[1:], ""
-    if pattern.endswith("$") and "|" not in pattern:
-        pattern, end = pattern[:-1], ""
-    return f"{begin}(?:{pattern}){end}"
-
-
-def _slashed(regex: str) -> str:
-    return regex.replace("/", r"\/")
+def _regex(text: str) -> str:
+    """Return a regular expression as Lark writes it: slashes are escaped, and it is on one line."""
+    return f"/{_LARK_ESCAPED.sub(lambda each: _IN_LARK.get(each[0], each[0]), text)}/"
 
 
 def _json(schema: Any) -> str:

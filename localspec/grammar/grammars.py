@@ -81,9 +81,13 @@ class Grammars:
             UsageError: a schema of arguments is wrong, or cannot be kept.
         """
         from localspec.grammar.call_grammar import CallGrammar
+        from localspec.grammar.loosening import kept_calls
 
-        grammar = CallGrammar(form, control, self._vocabulary.eog)
-        source = grammar.source(tools, offer.names, offer.most, begun=begun)
+        def grammar(tools: "Sequence[Tool]") -> str:
+            writer = CallGrammar(form, control, self._vocabulary.eog)
+            return writer.source(tools, offer.names, offer.most, begun=begun)
+
+        source = kept_calls(grammar, [each for each in tools if each.name in offer.names])
         return self._automaton(("calls", source), lambda _, lark: lark, "the calls of these tools")
 
     def of_answers(
@@ -149,12 +153,15 @@ class Grammars:
         self, grammar: tuple[str, str], source: Callable[[str, str], str], what: str
     ) -> "GrammarAutomaton":
         from localspec.grammar.automaton import GrammarAutomaton
+        from localspec.grammar.compiler import require_compiles
         from localspec.grammar.matcher import GrammarRefused, compiled
 
         matcher = self._matchers.pop(grammar, None)
         if matcher is None:
             try:
-                matcher = compiled(source(*grammar), self._tokenizer)
+                lark = source(*grammar)
+                require_compiles(lark)
+                matcher = compiled(lark, self._tokenizer)
             except GrammarRefused as error:
                 raise UsageError(f"{what} cannot be enforced: {error}") from None
         self._matchers[grammar] = matcher  # what was asked for last stays longest

@@ -9,7 +9,6 @@ call. Its limits count steps, not seconds: the same grammar fails at the same pl
 import json
 import re
 from collections.abc import Collection
-from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 _LONGEST = 300
+MOST_ITEMS, MOST_FUEL = 5_000_000, 2_000_000
+"""What a step of the parser, and of the lexer, may take."""
 _JSON: Any = {
     # A blank, or a new line with its indentation: so no model writes line ends for ever.
     "whitespace_pattern": r" |\n[ \t]{0,20}",
@@ -50,7 +51,7 @@ class GrammarRefused(LocalspecError):
 
 
 def compiled(source: str, tokenizer: "LLTokenizer") -> "LLMatcher":
-    """Return a matcher at the beginning of a grammar's texts.
+    """Return a matcher at the beginning of a grammar's texts; `require_compiles` has to come before.
 
     Args:
         source: grammar in Lark, or the JSON that llguidance makes of other kinds.
@@ -62,7 +63,7 @@ def compiled(source: str, tokenizer: "LLTokenizer") -> "LLMatcher":
     from llguidance import LLMatcher, LLParserLimits
 
     limits = LLParserLimits(
-        step_max_items=5_000_000, step_lexer_fuel=2_000_000, verbose_errors=False
+        step_max_items=MOST_ITEMS, step_lexer_fuel=MOST_FUEL, verbose_errors=False
     )
     matcher = LLMatcher(tokenizer, source, log_level=0, limits=limits)
     if matcher.is_error():
@@ -97,14 +98,6 @@ def tokenizer_of(vocabulary: GrammarVocabulary) -> "LLTokenizer":
 
     wrapped: Any = _Wrapped(vocabulary)  # which need not be of llguidance's own class
     return LLTokenizer(wrapped, eos_token=sorted(vocabulary.eog))
-
-
-@cache
-def byte_tokenizer() -> "LLTokenizer":
-    """Return the vocabulary of the single bytes, to find out whether a grammar compiles."""
-    from llguidance import LLTokenizer
-
-    return LLTokenizer("byte")
 
 
 def require_sane(matcher: "LLMatcher") -> None:

@@ -5,6 +5,7 @@ match: the answer's reader may be either.
 """
 
 import re
+from typing import NamedTuple
 
 _PIECE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|u\{[0-9a-fA-F]+\}|.)|\[\^?|.", re.DOTALL)
 _SPACE = r"\t-\r\x20\xa0\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}"
@@ -43,6 +44,100 @@ def rust_pattern(source: str) -> str:
             part = piece
         parts.append(part)
     return "".join(parts)
+
+
+_ITEM = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!>]|<[=!]|P?<\w+>|[a-z-]+:))?|.", re.DOTALL
+)
+_QUANTIFIER = re.compile(r"(?:[*+?]|\{\d+(?:,\d*)?\})[?+]?")
+_PLAIN_GROUP = re.compile(r"\((?:\?(?::|P?<\w+>))?")
+_ANYTHING = "\ue000"
+"""Stands for any text; no pattern has it."""
+
+
+class _Group(NamedTuple):
+    """A part in parentheses; `after` says how often."""
+
+    opening: str
+    alternatives: "list[list[_Group | str]]"
+    after: str
+
+
+def whole_pattern(source: str) -> str:
+    """Return what matches, as a whole, the texts in which a pattern of JSON schema is found, as Rust writes it.
+
+    An anchor is left out where its text begins or ends, in alternatives, too: llguidance knows none.
+    """
+    try:
+        alternatives, rest = _alternatives(source)
+    except (ValueError, RecursionError):  # something is not closed
+        return rust_pattern(source)
+    if rest or _ANYTHING in source:
+        return rust_pattern(source)  # which llguidance refuses, too
+    return rust_pattern(_whole(alternatives, True, True)).replace(_ANYTHING, "(?s:.*)")
+
+
+def _alternatives(source: str) -> "tuple[list[list[_Group | str]], str]":
+    """Return the alternatives that a pattern begins with, up to a parenthesis that closes, and the rest."""
+    found: list[list[_Group | str]] = [[]]
+    while (item := _ITEM.match(source)) and item[0] != ")":
+        source = source[item.end() :]
+        if item[0] == "|":
+            found.append([])
+        elif item[0].startswith("("):
+            inner, rest = _alternatives(source)
+            if not rest:
+                raise ValueError("a parenthesis is not closed")
+            often = _QUANTIFIER.match(rest, 1)
+            after = often[0] if often else ""
+            found[-1].append(_Group(item[0], inner, after))
+            source = rest[1 + len(after) :]
+        elif item[0] == "[":
+            raise ValueError("a class is not closed")
+        else:
+            found[-1].append(item[0])
+    return found, source
+
+
+def _whole(alternatives: "list[list[_Group | str]]", left: bool, right: bool) -> str:
+    """Return alternatives with any text before them (`left`) and behind them (`right`) but where one is anchored."""
+    return f"(?:{'|'.join(_whole_branch(each, left, right) for each in alternatives)})"
+
+
+def _whole_branch(items: "list[_Group | str]", left: bool, right: bool) -> str:
+    before, behind = left, right
+    while left and items[:1] == ["^"]:
+        before, items = False, items[1:]
+    while right and items[-1:] == ["$"]:
+        behind, items = False, items[:-1]
+    parts = list[str]()
+    for at, item in enumerate(items):
+        # Of a group with anchors some alternatives begin a text, and others do not.
+        first = at == 0 and before and _is_anchored(item, 0, "^")
+        last = at == len(items) - 1 and behind and _is_anchored(item, -1, "$")
+        before, behind = before and not first, behind and not last
+        if isinstance(item, _Group) and (first or last):
+            parts.append(f"{item.opening}{_whole(item.alternatives, first, last)})")
+        else:
+            parts.append(_text(item))
+    return f"{_ANYTHING * before}{''.join(parts)}{_ANYTHING * behind}"
+
+
+def _is_anchored(item: "_Group | str", at: int, anchor: str) -> bool:
+    if isinstance(item, str):
+        return item == anchor
+    return (
+        not item.after
+        and _PLAIN_GROUP.fullmatch(item.opening) is not None
+        and any(each and _is_anchored(each[at], at, anchor) for each in item.alternatives)
+    )
+
+
+def _text(item: "_Group | str") -> str:
+    if isinstance(item, str):
+        return item
+    inside = "|".join("".join(map(_text, each)) for each in item.alternatives)
+    return f"{item.opening}{inside}){item.after}"
 
 
 _YEAR = "[1-9][0-9]{3}"

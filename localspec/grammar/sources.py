@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from localspec.errors import UsageError
+from localspec.grammar.compiler import GrammarLost, require_compiles, start_compiler
 from localspec.grammar.document import schema_error
 from localspec.grammar.gbnf import lark_of_gbnf
 from localspec.grammar.json_schema import Rewritten, rewritten
 from localspec.grammar.matcher import (
     GrammarRefused,
-    byte_tokenizer,
-    compiled,
     one_line,
     regex_source,
     schema_source,
@@ -40,6 +39,7 @@ def source_of(kind: str, text: str) -> str:
     Raises:
         UsageError: it is wrong, or cannot be kept, with the place.
     """
+    start_compiler()  # while llguidance is imported here
     if len(text) > _MAX_CHARS:
         raise UsageError(
             f"the {kind} has {len(text)} characters, more than {_MAX_CHARS}: shorten it"
@@ -56,7 +56,7 @@ def source_of(kind: str, text: str) -> str:
         source = text
         _require_text(text)
     try:
-        compiled(source, byte_tokenizer())
+        require_compiles(source)
     except GrammarRefused as error:
         raise UsageError(f"the {kind} is wrong: {error}") from None
     return source
@@ -97,7 +97,9 @@ def enforced_schema(schema: object) -> dict[str, Any]:
     """
     part = rewritten(schema)
     try:
-        compiled(_schema_source(part.schema), byte_tokenizer())
+        require_compiles(_schema_source(part.schema))
+    except GrammarLost as error:
+        raise schema_error("", str(error)) from None
     except GrammarRefused as error:
         place, reason = _innermost(part, str(error))
         raise schema_error(place, _in_our_words(reason)) from None
@@ -105,7 +107,7 @@ def enforced_schema(schema: object) -> dict[str, Any]:
         # The alternatives are disjoint, with more properties than are written.
         narrower = rewritten(schema, proven=True).schema
         with suppress(GrammarRefused):
-            compiled(_schema_source(narrower), byte_tokenizer())
+            require_compiles(_schema_source(narrower))
             return narrower
     return part.schema
 
@@ -114,7 +116,9 @@ def _innermost(schema: Rewritten, reason: str) -> tuple[str, str]:
     """Return the place of an innermost part that llguidance refuses by itself, and why: it says not where."""
     for place, part in schema.parts[:_MOST_TRIES]:
         try:
-            compiled(_schema_source({**part, "$defs": schema.schema["$defs"]}), byte_tokenizer())
+            require_compiles(_schema_source({**part, "$defs": schema.schema["$defs"]}))
+        except GrammarLost:
+            break
         except GrammarRefused as error:
             if str(error).startswith(_UNSATISFIABLE) == reason.startswith(_UNSATISFIABLE):
                 return place, str(error)

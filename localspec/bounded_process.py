@@ -1,0 +1,164 @@
+"""BoundedProcess: a module that answers questions in a process of its own, so that what never ends, or takes all memory, or crashes, ends that alone.
+
+The operating system ends the process: by more than its processor's time, its time by the clock, or its memory, and
+together with the process that asks. The next question starts another one.
+"""
+
+import atexit
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessBounds:
+    """What one answer may take.
+
+    Args:
+        most_s: of a processor's time.
+        most_clock_s: by the clock, for what sleeps; a busy machine may need more than `most_s`.
+        most_bytes: of address space; macOS does not hold a process to it.
+    """
+
+    most_s: float
+    most_clock_s: float
+    most_bytes: int
+
+
+class ProcessLostError(Exception):
+    """A question ended the process.
+
+    Args:
+        reason: what happened.
+        late: whether it took too long.
+    """
+
+    def __init__(self, reason: str, *, late: bool = False) -> None:
+        super().__init__(reason)
+        self.late = late
+
+
+class BoundedProcess:
+    """The process of a module that calls `answer_questions`; any thread may ask, one after the other.
+
+    Args:
+        module: its file.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._command = (sys.executable, "-P", module)
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        atexit.register(self.end)
+
+    def start(self) -> None:
+        """Start the process, so that it is ready for the first question."""
+        with self._lock, suppress(OSError):  # said where something is asked
+            self._started()
+
+    def ask(self, question: Any, bounds: ProcessBounds) -> Any:
+        """Return the answer; both are values as JSON has them.
+
+        Raises:
+            ProcessLostError: there is none.
+        """
+        limits = (bounds.most_s, bounds.most_clock_s, bounds.most_bytes)
+        text = json.dumps([limits, question], ensure_ascii=False)
+        with self._lock:
+            try:
+                return self._exchange(text.encode(errors="surrogatepass") + b"\n", bounds)
+            except OSError as error:
+                self.end()
+                reason = f"its process cannot be used ({error.strerror})"
+                raise ProcessLostError(reason) from error
+            except BaseException:  # Ctrl-C between question and answer, too
+                self.end()
+                raise
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.communicate()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        if self._child is None or self._child.poll() is not None:
+            self.end()
+            self._child = subprocess.Popen(  # noqa: S603 - the command is ours
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is not for it
+            )
+        return self._child
+
+    def _exchange(self, question: bytes, bounds: ProcessBounds) -> Any:
+        child = self._started()
+        assert child.stdin is not None  # noqa: S101 - it is a pipe
+        assert child.stdout is not None  # noqa: S101
+        child.stdin.write(question)
+        child.stdin.flush()
+        line = child.stdout.readline()
+        if line.endswith(b"\n"):
+            return json.loads(line)
+        raise _lost(child.wait(), bounds)
+
+
+def _lost(code: int, bounds: ProcessBounds) -> ProcessLostError:
+    """Return the error about a process that has ended with an exit code, or by a signal, in the middle of an answer."""
+    if code in {-signal.SIGPROF, -signal.SIGALRM}:
+        most_s = bounds.most_s if code == -signal.SIGPROF else bounds.most_clock_s
+        return ProcessLostError(f"it takes more than {most_s:g} s", late=True)
+    if code in {1, -signal.SIGABRT}:  # how Python and Rust end without memory
+        return ProcessLostError(f"it takes more than {bounds.most_bytes >> 20} MiB of memory")
+    return ProcessLostError(f"it ended its process ({_signal_name(-code) or f'exit code {code}'})")
+
+
+def _signal_name(number: int) -> str:
+    """Return the name of a signal; none for what is no signal."""
+    return next((each.name for each in signal.Signals if each == number), "")
+
+
+def answer_questions(answer: Callable[[Any], Any]) -> None:
+    """Answer each line of stdin with one, until there are no more."""
+    for line in sys.stdin.buffer:
+        (most_s, most_clock_s, most_bytes), question = json.loads(line)
+        hardest = resource.getrlimit(resource.RLIMIT_AS)[1]
+        with suppress(ValueError, OSError):  # it is held to less, or the system has no such limit
+            resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hardest))
+        # The signals of these end this process, whatever runs: nothing here takes them.
+        signal.setitimer(signal.ITIMER_PROF, most_s)
+        signal.setitimer(signal.ITIMER_REAL, most_clock_s)
+        _end_with_asker(True)
+        text = json.dumps(answer(question), ensure_ascii=False)
+        _end_with_asker(False)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _end_with_asker(on: bool) -> None:
+    """Have Linux end this process, in the middle of an answer as well, when the one that asks is gone: stdin has no writer then."""
+    if sys.platform != "linux":  # elsewhere that signal does nothing by default: the clock ends it
+        return
+    flags = fcntl.fcntl(0, fcntl.F_GETFL)
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
+    if on:
+        gone = select.poll()
+        gone.register(0, 0)
+        if gone.poll(0):
+            sys.exit()
