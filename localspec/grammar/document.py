@@ -16,7 +16,7 @@ BY_TYPE = {
 }  # fmt: skip
 """Keywords that constrain one type of value alone."""
 CHOICES = ("allOf", "anyOf", "oneOf")
-_REFUSED = (
+REFUSED = (
     *("not", "if", "propertyNames", "contains", "$dynamicRef", "$recursiveRef"),
     *("unevaluatedProperties", "unevaluatedItems"),
     *("dependencies", "dependentRequired", "dependentSchemas"),
@@ -78,26 +78,6 @@ def part_at(schema: Any, reference: str, path: str) -> Any:
     return schema
 
 
-def joined_parts(whole: Any, schema: Any, path: str) -> list[dict[str, Any]]:
-    """Return a part of a schema, what it refers to, and what it joins, alternatives as well."""
-    todo, references, parts = [(schema, path)], set[str](), list[dict[str, Any]]()
-    for part, place in todo:
-        if isinstance(part, bool):
-            continue
-        require_known(part, place)
-        parts.append(part)
-        todo += (
-            (each, member(place, name, number))
-            for name in CHOICES
-            for number, each in enumerate(part.get(name, ()))
-        )
-        reference = part.get("$ref")
-        if reference is not None and reference not in references:
-            references.add(reference)
-            todo.append((part_at(whole, reference, place), unquote(reference[1:])))
-    return parts
-
-
 def require_known(schema: Any, path: str) -> None:
     """Raise where a part is no schema, or has a keyword that a mask cannot keep, or a wrong value of one."""
     if not isinstance(schema, dict):
@@ -105,7 +85,7 @@ def require_known(schema: Any, path: str) -> None:
     if path and isinstance(schema.get("$id"), str) and '"$ref"' in json.dumps(schema):
         raise schema_error(path, "a $ref is inside a part with its own $id: remove that $id")
     for keyword, value in schema.items():
-        if keyword in _REFUSED:
+        if keyword in REFUSED:
             raise schema_error(path, f"{keyword!r} is not supported: remove it")
         names = value if keyword in {"type", "required"} and isinstance(value, list) else ()
         if not isinstance(value, KEYWORDS.get(keyword, (object,))) or not all(

@@ -7,20 +7,22 @@ schema does not name are written only where it describes them.
 import json
 import re
 from collections.abc import Collection
-from math import inf, nextafter
+from decimal import Decimal
+from fractions import Fraction
+from math import inf, isfinite, nextafter
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from localspec.grammar.document import (  # fmt: skip
     CHOICES,
     KEYWORDS,
-    joined_parts,
     member,
     part_at,
     require_known,
     schema_error,
     types_of,
 )
+from localspec.grammar.idioms import plain_part
 from localspec.grammar.patterns import FORMATS, NATIVE_FORMATS, REFUSED_FORMATS, rust_pattern
 
 _JOINS = ("$ref", *CHOICES)
@@ -29,6 +31,14 @@ _ITEMS = ("items", "prefixItems", "additionalItems", "additionalProperties")
 _UPWARD = ("minimum", "exclusiveMinimum")
 _UNWRITABLE = re.compile(r"\\u00(?:[01]|7f)")
 """Characters that llguidance leaves out of a text."""
+_COUNTS = frozenset(
+    f"{side}{what}" for side in ("min", "max") for what in ("Length", "Items", "Properties")
+)
+_MOST_COUNT = (1 << 31) - 1
+_MOST_LIMIT = (1 << 63) - 1024
+"""The largest double of 64 bits: what lies behind it is no number any more for llguidance."""
+_MOST_DIVISOR = 100_000
+"""A second to compile, and ten times as much takes ten."""
 _MOST_INLINE = 4
 
 
@@ -94,6 +104,7 @@ class _Writer:
 
     def _written(self, schema: Any, path: str, closed: bool) -> Any:
         """Return a part; where `closed`, it alone constrains a value, which is written without what it does not name."""
+        schema = plain_part(self._schema, schema, path)
         if isinstance(schema, bool):
             return schema
         require_known(schema, path)
@@ -169,7 +180,7 @@ class _Writer:
         self, part: dict[str, Any], also: list[Any], schema: dict[str, Any], path: str
     ) -> None:
         """Add the types that a schema speaks of, and that no other properties are written than it describes."""
-        parts = joined_parts(self._schema, schema, path)
+        parts = _joined_parts(self._schema, schema, path)
         keywords = {keyword for each in parts for keyword in each}
         if not keywords.isdisjoint({"const", "enum"}):
             return
@@ -191,6 +202,27 @@ class _Writer:
         )
 
 
+def _joined_parts(whole: Any, schema: Any, path: str) -> list[dict[str, Any]]:
+    """Return a part of a schema, what it refers to, and what it joins, alternatives as well."""
+    todo, references, parts = [(schema, path)], set[str](), list[dict[str, Any]]()
+    for each, place in todo:
+        part = plain_part(whole, each, place)
+        if isinstance(part, bool):
+            continue
+        require_known(part, place)
+        parts.append(part)
+        todo += (
+            (each, member(place, name, number))
+            for name in CHOICES
+            for number, each in enumerate(part.get(name, ()))
+        )
+        reference = part.get("$ref")
+        if reference is not None and reference not in references:
+            references.add(reference)
+            todo.append((part_at(whole, reference, place), unquote(reference[1:])))
+    return parts
+
+
 def _of_values(
     keyword: str, value: Any, schema: dict[str, Any], path: str, also: list[Any]
 ) -> dict[str, Any]:
@@ -210,24 +242,52 @@ def _of_values(
         # Of two properties by the same name one is lost, so only the first one without a name counts for sure.
         raise schema_error(path, "minProperties cannot be enforced: require properties by name")
     if KEYWORDS[keyword] == (int, float) and not isinstance(value, bool):
-        if abs(value) > 1.7e308:
-            raise schema_error(path, f"{keyword} {str(value)[:40]} is too large")
-        near, side = float(value), inf if keyword in _UPWARD else -inf
-        if near != value and (near < value) == (side > 0):
-            near = nextafter(near, side)  # no double is that number
-        return {keyword: int(near) if near.is_integer() else near}
+        return {keyword: _number(keyword, value, path)}
     _require_writable(value, path)
     return {keyword: value}
+
+
+def _number(keyword: str, value: float, path: str) -> float:
+    """Return a limit, a count or a divisor as llguidance can keep it: a limit that it cannot hold is narrower."""
+    upward = keyword in _UPWARD
+    if keyword in _COUNTS:
+        most = _MOST_COUNT if keyword.startswith("max") else inf
+    else:
+        most = inf if upward else _MOST_LIMIT
+        value = max(value, -_MOST_LIMIT) if upward else value
+    value = min(value, most)
+    too_large = abs(value) > (_MOST_COUNT if keyword in _COUNTS else _MOST_LIMIT)
+    if too_large or (keyword == "multipleOf" and Fraction(repr(value)).numerator > _MOST_DIVISOR):
+        raise schema_error(path, f"{keyword} {str(value)[:40]} is too large: leave it out")
+    near, side = float(value), inf if upward else -inf
+    if near != value and (near < value) == (side > 0):
+        near = nextafter(near, side)  # no double is that number
+    return int(near) if near.is_integer() else near
 
 
 def _require_writable(value: Any, path: str) -> None:
     """Refuse what llguidance writes as another value: control characters, and numbers that no double is."""
     text = json.dumps(value)
-    if _UNWRITABLE.search(text) or json.loads(text, parse_int=float) != value:
+    if _UNWRITABLE.search(text) or not _is_exact(value):
         raise schema_error(
             path,
-            f"{text[:40]} cannot be written: it has a control character, or a number too large",
+            f"{text[:40]} cannot be written exactly: it has a control character, or a number that is too large",
         )
+
+
+def _is_exact(value: Any) -> bool:
+    """Return whether a value is what llguidance writes for it: it spells numbers as doubles, with zeros at their end."""
+    if isinstance(value, dict):
+        return all(map(_is_exact, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_exact, value))
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return True
+    try:
+        near = float(value)
+    except OverflowError:
+        return False
+    return isfinite(near) and (not near.is_integer() or Decimal(repr(near)) == value)
 
 
 def _ends(schema: Any, ending: Collection[str]) -> bool:

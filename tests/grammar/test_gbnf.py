@@ -141,7 +141,7 @@ def test_each_option_binds_an_answer_and_none_leaves_it_free() -> None:
     require_sound(ReplyOptions())
     for name, source, wrong, reason in (
         ("grammar", 'root ::= "a"', "", "no rule root"), ("regex", "", "(a", "unclosed group"),
-        ("lark", 'start: "a"', "start: b", "unknown name"), ("json_schema", '{"type": "null"}', {"not": {}}, "'not' is not supported"),
+        ("lark", 'start: "a"', "start: b", "unknown name"), ("json_schema", '{"type": "null"}', {"not": {"type": "null"}}, "'not' is not supported"),
         ("json_schema", {}, {"default": float("nan")}, "NaN is not valid JSON"),
     ):  # fmt: skip
         options = ReplyOptions(**{name: source})  # type: ignore[arg-type]

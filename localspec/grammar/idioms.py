@@ -1,0 +1,95 @@
+"""Idioms of the generators of schemas: keywords that say nothing, and some that are written for something simpler."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from localspec.grammar.document import KEYWORDS, REFUSED, part_at
+
+_EMPTY = ("dependencies", "dependentRequired", "dependentSchemas", "patternProperties")
+_MOST_REFERENCES = 20
+
+
+def plain_part(whole: Any, schema: Any, path: str) -> Any:
+    """Return a part of a schema without its idioms.
+
+    Args:
+        whole: the schema, for what the part refers to.
+        schema: the part; what is none comes back as it is.
+        path: JSON pointer to it.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    # Some languages write null for a list or an object that is not there.
+    part = {
+        name: value
+        for name, value in schema.items()
+        if not (value is None and name != "const" and (name in KEYWORDS or name in REFUSED))
+        and not (name in _EMPTY and value == {})
+    }
+    never = part.get("not")
+    if never is True or never == {}:
+        return False  # zod's undefined, typebox's never
+    if never is False:
+        del part["not"]
+    _exclusive(part)
+    if isinstance(part.get("required"), bool):  # of draft 3, beside each property
+        del part["required"]
+    if "propertyNames" in part:
+        _names(part, _referred(whole, part["propertyNames"], path))
+    return part
+
+
+def _exclusive(part: dict[str, Any]) -> None:
+    """Write the limits of draft 4, and of OpenAPI 3.0, as those of today."""
+    for name, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if part.get(name) is True and limit in part:
+            part[name] = part.pop(limit)
+        elif isinstance(part.get(name), bool):
+            del part[name]
+
+
+def _referred(whole: Any, schema: Any, path: str) -> Any:
+    for _ in range(_MOST_REFERENCES):
+        if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
+            break
+        schema = part_at(whole, schema["$ref"], path)
+    return plain_part(whole, schema, path)
+
+
+def _names(part: dict[str, Any], names: Any) -> None:
+    """Write what names may be as the properties that they name, or as a pattern of them; leave what is neither."""
+    said = dict(names) if isinstance(names, Mapping) else {}
+    said = {name: value for name, value in said.items() if name in KEYWORDS or name in REFUSED}
+    kinds = said.pop("type", "string")
+    if names is False or "string" not in ([kinds] if isinstance(kinds, str) else kinds):
+        return
+    others = part.get("additionalProperties", True)
+    listed = said.get("enum", [said["const"]] if "const" in said else None)
+    if not said:
+        del part["propertyNames"]
+    elif "patternProperties" in part:
+        return
+    elif listed is not None and said.keys() <= {"enum", "const"}:
+        own = part.get("properties", {})
+        texts = [each for each in listed if isinstance(each, str)]
+        part["properties"] = {each: own.get(each, others) for each in texts}
+    elif not part.get("properties") and (pattern := _pattern(said)):
+        part["patternProperties"] = {pattern: others}
+    else:
+        return
+    if said:
+        del part["propertyNames"]
+        part["additionalProperties"] = False
+
+
+def _pattern(said: Mapping[str, Any]) -> str:
+    """Return the pattern of names, or one of their lengths; none where they are bound in other ways."""
+    if said.keys() == {"pattern"}:
+        return str(said["pattern"])
+    least, most = said.get("minLength", 0), said.get("maxLength", "")
+    whole = all(isinstance(each, int) for each in (least, most or 0))
+    return (
+        f"^[\\s\\S]{{{least},{most}}}$"
+        if whole and said.keys() <= {"minLength", "maxLength"}
+        else ""
+    )
