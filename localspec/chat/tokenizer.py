@@ -138,11 +138,16 @@ def tokenize_rendered(
 
 
 def raw_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of a text that no template touches (`--raw`): special tokens are parsed, BOS is never doubled."""
+    """Return the ids of a text that no template touches (`--raw`): special tokens are parsed, BOS is never doubled.
+
+    What a file wants behind a text (EOS) is left out: the text is to be continued.
+    """
     text = _SURROGATES.sub("\ufffd", text)
-    if tokenizer.add_bos and tokenizer.bos_text:
+    bos = tokenizer.bos_id if tokenizer.add_bos else None
+    if bos is not None and tokenizer.bos_text:
         text = text.removeprefix(tokenizer.bos_text)
-    return tokenizer.tokenize(text, add_special=True, parse_special=True)
+    ids = tokenizer.tokenize(text, add_special=False, parse_special=True)
+    return ids if bos is None else [bos, *ids]
 
 
 def infill_tokens(

@@ -375,6 +375,7 @@ class _Loading:
             mtp=mtp,
             is_heads=is_heads,
             corrections=self.plan.corrections.get(path),
+            normal=self.plan.normal.get(path),
         )
         self.models.append(model)
         return model

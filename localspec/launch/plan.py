@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec.calibration.calibrated import pair_costs, stored_costs, stored_heads_costs
 from localspec.decoding.costs import (
@@ -43,6 +44,10 @@ from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _RPC = "localspec.llama.rpc"
 TEXT_ONLY = "the target reads text only"
@@ -87,6 +92,7 @@ class LoadPlan:
         left_out: costs of a pair whose draft model or heads are not loaded, since they never pay.
         heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
         corrections: what the headers of files should say instead, by keys.
+        normal: which ids the headers of files call normal, and no end.
         encoder: of pictures and sounds.
     """
 
@@ -105,6 +111,7 @@ class LoadPlan:
     left_out: PairCosts | None = None
     heads: Heads | None = None
     corrections: Mapping[Path, Mapping[str, int]] = field(default_factory=dict)
+    normal: "Mapping[Path, NDArray[np.bool_] | None]" = field(default_factory=dict, compare=False)
     encoder: EncoderPlan = field(default_factory=EncoderPlan)
 
     @property
@@ -205,6 +212,7 @@ def make_plan(
         draft_lora=None if adapter is None else adapter[0],
         heads=heads,
         corrections=dict(zip(files, map(corrections, headers), strict=False)),
+        normal=dict(zip(files, (each.normal_tokens for each in headers), strict=False)),
         encoder=encoder,
     )
     shrinks = request.load.n_ctx is None

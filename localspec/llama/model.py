@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
 from localspec.llama.allocated import allocated
@@ -51,6 +54,7 @@ class LlamaModel:
         mtp: whether its layers for multi-token prediction are loaded, too.
         is_heads: whether the file has heads of another model, not a model.
         corrections: what the file's header should say instead, by keys.
+        normal: which ids its header calls normal; None where nobody looked.
 
     Attributes:
         on_gpu: whether layers are offloaded.
@@ -74,6 +78,7 @@ class LlamaModel:
         mtp: bool = False,
         is_heads: bool = False,
         corrections: Mapping[str, int] | None = None,
+        normal: NDArray[np.bool_] | None = None,
     ) -> None:
         initialise()
         clear_log()
@@ -118,7 +123,7 @@ class LlamaModel:
         if native.llama_vocab_type(vocabulary) == native.LLAMA_VOCAB_TYPE_NONE:
             self.close()  # llama.cpp would end the process at the first text
             raise ModelLoadError(f"{path} has no tokenizer: give a GGUF of a language model")
-        self.vocabulary = Vocabulary(vocabulary)
+        self.vocabulary = Vocabulary(vocabulary, normal, self.chat_template)
         self.adapter = None if lora is None else self._adapted(lora)
 
     def _adapted(self, lora: Path) -> Any:

@@ -1,10 +1,12 @@
 """Vocabulary: text to token ids and back, as the model's own file says."""
 
 import ctypes
+import re
 from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.llama.native import native
 
@@ -18,11 +20,18 @@ _CONTROL_OR_USER_DEFINED = (1 << 3) | (1 << 4)  # LLAMA_TOKEN_ATTR_CONTROL, _USE
 class Vocabulary:
     """The tokenizer of a loaded model. Valid as long as the model is.
 
+    llama.cpp takes some tokens for control tokens, and for ends, by their text alone: `</s>` of Qwen2, which its file calls
+    normal. Such a token is a text like any other here, unless the file names it, or its chat template writes it.
+
     Args:
         handle: llama.cpp's vocabulary of the model.
+        normal: which ids the file calls normal, and no end; None where it does not say.
+        template: the file's chat template.
     """
 
-    def __init__(self, handle: int) -> None:
+    def __init__(
+        self, handle: int, normal: NDArray[np.bool_] | None = None, template: str | None = None
+    ) -> None:
         self._handle = handle
         self._pieces: dict[tuple[int, bool], bytes] = {}
         self.n_vocab: int = native.llama_vocab_n_tokens(handle)
@@ -41,14 +50,25 @@ class Vocabulary:
             if (kind := attributes(handle, token)) != _NORMAL
         }
         named = {native.llama_vocab_eos(handle), native.llama_vocab_eot(handle)} - {-1}
-        self.eog = frozenset(
-            token for token in {*unusual, *named} if native.llama_vocab_is_eog(handle, token)
-        )
-        self._special_texts = frozenset(
-            text
+        special = {
+            token: text
             for token, kind in unusual.items()
             if kind & _CONTROL_OR_USER_DEFINED and (text := self.text(token))
+        }
+        self._ordinary = {
+            token: text
+            for token, text in special.items()
+            if normal is not None and normal[token] and text not in (template or "")
+        }
+        self.eog = frozenset(
+            token
+            for token in {*unusual, *named} - self._ordinary.keys()
+            if native.llama_vocab_is_eog(handle, token)
         )
+        self._special_texts = frozenset(
+            text for token, text in special.items() if token not in self._ordinary
+        )
+        self._special: re.Pattern[str] | None = None
 
     def suppressed(self) -> tuple[int, ...]:
         """Return the ids that the model's file forbids to generate; most files forbid none."""
@@ -88,6 +108,8 @@ class Vocabulary:
             add_special: add what the model's file wants around a text (a BOS, mostly).
             parse_special: let the texts of control tokens become these tokens.
         """
+        if parse_special and any(each in text for each in self._ordinary.values()):
+            return self._tokenize_apart(text, add_special=add_special)
         encoded = text.encode("utf-8", errors="replace")
         # Every token but added ones takes at least one byte, so that one call nearly always does.
         room = len(encoded) + 8
@@ -99,6 +121,22 @@ class Vocabulary:
             if count >= 0:
                 return list(ids[:count])
             room = -count
+
+    def _tokenize_apart(self, text: str, *, add_special: bool) -> list[int]:
+        """Return the ids of a text with ordinary tokens in it that llama.cpp would parse: special texts one by one, and what is between."""
+        if self._special is None:
+            longest_first = sorted(self._special_texts, key=len, reverse=True)
+            self._special = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+        ids, at = list[int](), 0
+        for special in (*self._special.finditer(text), None):
+            between = text[at : None if special is None else special.start()]
+            if between or not at:
+                first = add_special and not ids
+                ids += self.tokenize(between, add_special=first, parse_special=False)
+            if special is not None:
+                ids += self.tokenize(special[0], add_special=False, parse_special=True)
+                at = special.end()
+        return ids
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """Return the bytes that a token stands for; control tokens are empty unless `special`."""
@@ -124,11 +162,14 @@ class Vocabulary:
         lengths, content = list(counts), rows.tobytes()
         return [
             # Where there is no room, llama.cpp says so by a negative number.
-            self.piece(token) if length < 0 else content[token * _WIDTH : token * _WIDTH + length]
+            self.piece(token)
+            if length < 0 or token in self._ordinary
+            else content[token * _WIDTH : token * _WIDTH + length]
             for token, length in enumerate(lengths)
         ]
 
     def _read_piece(self, token: int, special: bool) -> bytes:
+        special = special or token in self._ordinary
         room = 64 if token >= 0 else 0  # a picture's has no text
         while room:
             buffer = ctypes.create_string_buffer(room)

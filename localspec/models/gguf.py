@@ -11,13 +11,17 @@ Source: the GGUF specification; `llama_model_loader` and `gguf-split` of llama.c
 import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localspec.errors import ModelFileError, ModelUnavailable
 from localspec.models.gguf_encoding import GGML_TYPES, CutOffError, MalformedError, Reader, Value
-from localspec.models.tokenizer import TokenizerHeader, tokenizer_header
+from localspec.models.tokenizer import TokenizerHeader, normal_tokens, tokenizer_header
 from localspec.storage.paths import shown
 
 MAGIC = b"GGUF"
@@ -77,6 +81,13 @@ class GgufHeader:
             ModelFileError: the file has no tokenizer, or a contradictory one.
         """
         return tokenizer_header(self.name, self.metadata)
+
+    @property
+    def normal_tokens(self) -> NDArray[np.bool_] | None:
+        """Which ids the file calls normal, and names as nothing else; None where it does not say."""
+        with suppress(ModelFileError):
+            return normal_tokens(self.tokenizer)
+        return None
 
     def text(self, key: str) -> str | None:
         """Return the value of a key where it is text, else None."""

@@ -100,6 +100,16 @@ def _per_token(
     return value
 
 
+def normal_tokens(tokenizer: TokenizerHeader) -> NDArray[np.bool_] | None:
+    """Return for each id whether its file calls it normal, and names it as nothing else; None where it has no types."""
+    if tokenizer.types is None:
+        return None
+    normal: NDArray[np.bool_] = np.asarray(tokenizer.types == _NORMAL)
+    named = [each for each in tokenizer.special_ids.values() if 0 <= each < tokenizer.n_vocab]
+    normal[named] = False
+    return normal
+
+
 def fingerprint(tokenizer: TokenizerHeader) -> str:
     """Return one number for one tokenizer: files with the same one cut text alike and name it alike.
 
@@ -146,7 +156,7 @@ def _lines(named: Mapping[str, int]) -> bytes:
 
 
 _WITHOUT_TEXT = frozenset((2, 3, 5))  # llama.cpp's token types: unknown, control, unused
-_USER_DEFINED, _BYTE = 4, 6
+_NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6
 
 
 def shared_percent(target: TokenizerHeader, draft: TokenizerHeader) -> float:
