@@ -110,7 +110,9 @@ def test_no_end_stands_behind_a_text_that_is_to_be_continued(tmp_path: Path) -> 
     tokens, types = ["<|begin|>", "<|close|>"], [CONTROL, CONTROL]
     ends: dict[str, Content] = {"add_eos_token": True, "bos_token_id": FIRST}
     for begins in (True, False):
-        path = write_vocabulary(tmp_path / "v.gguf", tokens, types, add_bos_token=begins, **ends)
+        path = write_vocabulary(
+            tmp_path / "v.gguf", tokens, types, "", add_bos_token=begins, **ends
+        )
         with loaded(path) as (_, vocabulary):
             assert vocabulary.tokenize("ab", add_special=True, parse_special=True)[-1] == FIRST + 1
             for text in ("ab", "<|begin|>ab", "ab<|close|>"):
