@@ -5,15 +5,15 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from rich.cells import cell_len
 
-# Small models copy the tags around an attached file.
-_TAGS = re.compile(r'\A<file name="[^"\n]*">\n|\n?</file>\Z')
-_FENCED = re.compile(
-    r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`{]*)[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE
-)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*(.*?)\s*")
+_MARKDOWN = {"markdown", "md"}
+_LIST = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
+# What may stand before a fence in a list or a quotation.
+_BEFORE_FENCE = re.compile(r"^(?:[\s>]|[-*+]\s|\d{1,9}[.)]\s)*")
 _BARS = "▁▂▃▄▅▆▇█"
 _USUAL_COLUMNS = 80
 TIMES = "\u00d7"
@@ -209,10 +209,62 @@ def columns_of(stream: TextIO) -> int:
     return columns or _USUAL_COLUMNS
 
 
+class Fence(NamedTuple):
+    """A line that begins or ends a block of code.
+
+    Args:
+        marks: three or more backticks, or tildes.
+        info: what stands behind them, such as a language; empty where nothing does.
+    """
+
+    marks: str
+    info: str
+
+
+class OpenFences:
+    """The fences that are open, in text that is taken line by line; false where none is.
+
+    A block of Markdown may hold blocks of code: in it, a fence that names a language opens one, and a bare one closes the
+    innermost. Every other block ends at the first bare fence that is as long as its own.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[Fence] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def outer(self) -> Fence | None:
+        """The one that opened the block."""
+        return self._open[0] if self._open else None
+
+    def take(self, line: str) -> bool:
+        """Take the next line, without its end; return whether it opens or closes the block."""
+        match = _FENCE.fullmatch(line)
+        fence = Fence(*match.groups()) if match else None
+        if fence is None or ("`" in fence.marks and "`" in fence.info):  # which is code in a line
+            return False
+        if not self._open:
+            self._open.append(fence)
+            return True
+        outer, inner = self._open[0], self._open[-1]
+        if not fence.info and fence.marks.startswith(inner.marks):
+            self._open.pop()
+        elif fence.info and _is_markdown(inner) and fence.marks.startswith(outer.marks):
+            self._open.append(fence)
+        return not self._open
+
+
+def _is_markdown(fence: Fence) -> bool:
+    return fence.info.partition(" ")[0].lower() in _MARKDOWN
+
+
 class Wrapping:
     """Breaks the lines of a text that streams to a terminal, between words. What is out is never written again.
 
-    A word is held back until it ends, since only then is it known whether it fits. Code between fences is left as it is.
+    A word is held back until it ends, since only then is it known whether it fits. What is no prose is left as it is: code
+    between fences or indented, and rows of tables.
 
     Args:
         columns: returns how many cells a line has; asked again for every line.
@@ -222,8 +274,10 @@ class Wrapping:
         self._columns = columns
         self._room = columns()
         self._cell = 0
-        self._gap = self._word = ""
-        self._in_code = self._is_torn = False
+        self._gap = self._word = self._line = ""
+        self._fences = OpenFences()
+        self._in_list = self._is_torn = False
+        self._is_prose: bool | None = None  # of the line, known once its first word is
 
     def feed(self, text: str) -> str:
         """Return what can be written now that `text` follows."""
@@ -234,11 +288,13 @@ class Wrapping:
             elif each.isspace():
                 out += self._placed()
                 self._gap += each
+                self._line += each
                 self._is_torn = False
             else:
                 if self._word and _may_break(self._word[-1], each):
                     out += self._placed()
                 self._word += each
+                self._line += each
                 if cell_len(self._word) > self._room:  # on no line is there room for it
                     out += self._placed()
                     self._is_torn = True
@@ -249,7 +305,22 @@ class Wrapping:
         out = self._placed()
         self._gap, self._cell, self._is_torn = "", 0, False
         self._room = self._columns()
+        self._end_line()
         return out
+
+    def _end_line(self) -> None:
+        """Take note of what a line means for those behind it: it may begin a list, or a block of code."""
+        if self._line.strip():
+            self._in_list = bool(_LIST.match(self._line)) or (
+                self._in_list and self._line[0].isspace()
+            )
+        self._fences.take(_BEFORE_FENCE.sub("", self._line))
+        self._line, self._is_prose = "", None
+
+    def _looks_like_prose(self) -> bool:
+        indented = self._line.startswith(("    ", "\t")) and not self._in_list
+        line = _BEFORE_FENCE.sub("", self._line)
+        return not (self._fences or indented or line.startswith("|") or OpenFences().take(line))
 
     def _placed(self) -> str:
         """Return the word behind the blanks before it, or on a new line in place of them."""
@@ -257,13 +328,13 @@ class Wrapping:
         if not word:
             return ""
         self._word = self._gap = ""
-        if self._cell == 0 and word.startswith(("```", "~~~")):
-            self._in_code = not self._in_code
+        if self._is_prose is None:
+            self._is_prose = self._looks_like_prose()
         at = self._cell
         for each in gap:
             at += _TAB - at % _TAB if each == "\t" else 1
         end = at + cell_len(word)
-        wraps = not (self._in_code or self._is_torn) and self._room >= _LEAST_COLUMNS
+        wraps = self._is_prose and not self._is_torn and self._room >= _LEAST_COLUMNS
         if wraps and self._cell and end > self._room:
             gap, end = "\n", cell_len(word)
         self._cell = end if end <= self._room else (end - 1) % self._room + 1
@@ -280,13 +351,6 @@ def _may_break(before: str, after: str) -> bool:
 def _is_ideograph(character: str) -> bool:
     hangul = "\uac00" <= character <= "\ud7a3"  # which has blanks between its words
     return unicodedata.east_asian_width(character) in "WF" and not hangul
-
-
-def code_blocks(text: str) -> list[tuple[str, str]]:
-    """Return the blocks of code in an answer: language in lower case, empty if none is named, and lines without fences or an attached file's tags."""
-    return [
-        (match[2].lower(), _TAGS.sub("", match[3].rstrip("\n"))) for match in _FENCED.finditer(text)
-    ]
 
 
 def shortened_lines(text: str) -> list[str]:

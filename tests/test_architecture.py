@@ -28,12 +28,13 @@ FLOORS: list[set[str]] = [
     {"decoding"},
     {"options", "messages", "calls", "gates"},
     {"storage"},
-    {"resources", "media", "bounded_process"},
+    {"resources", "media", "bounded_process", "markup"},
     {"errors", "display"},
 ]
 # Third-party packages with one home.
 HOMES = {
     "jinja2": ("localspec.chat.jinja_process",),
+    "markdown_it": ("localspec.markup", "localspec.tui.markdown"),
     "llama_cpp": ("localspec.llama",),
     "llguidance": ("localspec.grammar",),
     "textual": ("localspec.tui",),

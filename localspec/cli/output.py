@@ -14,7 +14,6 @@ from localspec.decoding.round import StopReason
 from localspec.display import (
     Wrapping,
     clean,
-    code_blocks,
     columns_of,
     drafting_text,
     notice,
@@ -86,18 +85,20 @@ class ReadingLine:
 class AnswerStream:
     """Writes chunks as they come.
 
-    A pipe or a file gets every character; a terminal gets nothing that it would obey, and lines that end between words.
+    A pipe or a file gets every character; a terminal gets nothing that it would obey, and prose in lines that end between words.
 
     Args:
         silent: write nothing.
         show_thinking: write thoughts, too, set off from the answer.
+        is_prose: whether lines may be broken; of code and JSON a line feed would be a part.
     """
 
-    def __init__(self, *, silent: bool, show_thinking: bool) -> None:
+    def __init__(self, *, silent: bool, show_thinking: bool, is_prose: bool = True) -> None:
         self._silent = silent
         self._show_thinking = show_thinking
+        self._at_terminal = sys.stdout.isatty()
         self._wrapping: Wrapping | None = None
-        if sys.stdout.isatty():
+        if self._at_terminal and is_prose:
             self._wrapping = Wrapping(lambda: columns_of(sys.stdout))
         self._in_thoughts = False
         self._last = "\n"
@@ -123,9 +124,8 @@ class AnswerStream:
         sys.stdout.flush()
 
     def _emit(self, text: str) -> None:
-        if self._wrapping is not None:
-            text = self._wrapping.feed(clean(text, tabs=True))
-        self._write(text)
+        text = clean(text, tabs=True) if self._at_terminal else text
+        self._write(text if self._wrapping is None else self._wrapping.feed(text))
 
     def _write(self, text: str) -> None:
         if text:
@@ -135,14 +135,22 @@ class AnswerStream:
 
 def print_code(text: str, *, quiet: bool) -> None:
     """Print the code blocks in the language of the first; without any, all of the answer."""
-    blocks = code_blocks(text)
-    code = [each for language, each in blocks if language == blocks[0][0]]
-    if not (blocks or quiet):
-        notice("the answer has no block of code: printing all of it")
-    if len(code) < len(blocks) and not quiet:
-        notice(f"printing {len(code)} of {len(blocks)} blocks of code: only the first language")
-    stream = AnswerStream(silent=False, show_thinking=False)
-    stream.write(Text("\n\n".join(code) or text))
+    # Imported late: its parser takes 40 ms.
+    from localspec.markup import code_blocks  # noqa: PLC0415
+
+    every = code_blocks(text)
+    blocks = [each for each in every if each.is_fenced] or every
+    code = [each.text for each in blocks if each.language == blocks[0].language]
+    printed = "\n\n".join(each for each in code if each)
+    if not quiet:
+        if not blocks:
+            notice("the answer has no block of code: printing all of it")
+        elif not printed:
+            notice("the block of code is empty: printing nothing")
+        elif len(code) < len(blocks):
+            notice(f"printing {len(code)} of {len(blocks)} blocks of code: only the first language")
+    stream = AnswerStream(silent=False, show_thinking=False, is_prose=False)
+    stream.write(Text(printed if blocks else text))
     stream.end()
 
 

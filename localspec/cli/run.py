@@ -315,7 +315,8 @@ class RunAnswer:
         self._output, self._own = output, own
         self._saved, self._unsaved = saved, message
         self._notices = [default] if default else []
-        self._writer = AnswerWriter(output, calls=load.keep)
+        bound = request.options.answer_grammar is not None
+        self._writer = AnswerWriter(output, calls=load.keep, bound=bound)
 
     def outcome(self) -> RunOutcome | None:
         """Return the last reply; None if loading was interrupted."""
@@ -408,14 +409,19 @@ class AnswerWriter:
     Args:
         output: what is printed.
         calls: whether the model may call functions.
+        bound: whether the answer must follow a grammar.
 
     Attributes:
         begun: whether there was any text.
     """
 
-    def __init__(self, output: OutputFlags, *, calls: bool = False) -> None:
+    def __init__(self, output: OutputFlags, *, calls: bool = False, bound: bool = False) -> None:
         self._output, self._calls = output, calls
-        self._stream = AnswerStream(silent=output.is_silent, show_thinking=output.show_thinking)
+        self._stream = AnswerStream(
+            silent=output.is_silent,
+            show_thinking=output.show_thinking,
+            is_prose=not (bound or output.raw),
+        )
         self._answer, self._thoughts, self._written = "", "", 0
         self.begun = False
 

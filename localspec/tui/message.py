@@ -143,7 +143,7 @@ class MessageLayout:
             self.strips += self._block(typesetter, before, block)
             before = block
         self._blocks, self._settled = len(cutter.done), len(self.strips)
-        if cutter.open.text.strip():
+        if cutter.open.is_visible:
             self.strips += self._block(typesetter, before, cutter.open)
             before = cutter.open
         self.strips += self._edge(typesetter, before) + self._foot(typesetter)
@@ -156,7 +156,7 @@ class MessageLayout:
 
     def _edge(self, typesetter: Typesetter, before: Block | None) -> list[Strip]:
         """End the frame of code that does not go on."""
-        is_code = before is not None and before.language is not None
+        is_code = before is not None and before.info is not None
         return typesetter.edge(self._width) if is_code else []
 
 

@@ -79,8 +79,8 @@ class Lines:
         self._note(wrapped(f"localspec: {clean_line(text)}", self.err))
 
     def copy(self, text: str) -> None:
-        """Write a text where answers go."""
-        self._write(text + "\n")
+        """Write a text where answers go, without line feeds that are not in it."""
+        self._write(text + "\n", is_prose=False)
 
     async def show_conversation(self, *, known: bool = False) -> None:
         """Write the messages that were not written before."""
@@ -256,7 +256,7 @@ class Lines:
         work = self.session.work
         match event:
             case Text(text) if self._thoughts or not event.thinking:
-                self._write(text)
+                self._write(text, is_prose=self.session.settings.options.answer_grammar is None)
             case Finished():
                 calls = event.message.calls
                 self._write("\n" * bool(calls and event.reply.text))
@@ -296,8 +296,10 @@ class Lines:
                 self.report(each)
             self.report(f"{figures} · seed {done.reply.seed}")
 
-    def _write(self, text: str) -> None:
-        self.out.write(self._wrapping.feed(clean(text)) if self.terminal else text)
+    def _write(self, text: str, *, is_prose: bool = True) -> None:
+        text = clean(text) if self.terminal else text
+        wraps = self.terminal and is_prose
+        self.out.write(self._wrapping.feed(text) if wraps else self._wrapping.flush() + text)
         self.out.flush()
 
     def _note(self, text: str) -> None:

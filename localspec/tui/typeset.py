@@ -19,11 +19,10 @@ from textual.color import Color
 from textual.strip import Strip
 from textual.theme import Theme
 
-from localspec.display import clean
+from localspec.display import OpenFences, clean
 from localspec.messages import MediaPart
 from localspec.tui.pictures import picture_strips
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^\s`]*)")
 # What belongs to the block before it although an empty line lies between: list items, and what is indented.
 _GOES_ON = re.compile(r"\s+\S|([-*+]|\d{1,9}[.)])\s")
 _CODE_LINES = 8
@@ -39,13 +38,18 @@ class Block:
 
     Args:
         text: of the piece.
-        language: of the code, empty where it has none; None for Markdown.
+        info: what stands behind the opening fence of code, such as a language; None for Markdown.
         goes_on: whether it belongs right below the piece before.
     """
 
     text: str
-    language: str | None = None
+    info: str | None = None
     goes_on: bool = False
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether there is anything to draw: text, or what stands behind an opening fence."""
+        return bool(self.text.strip() or (self.info and not self.goes_on))
 
 
 class BlockCutter:
@@ -54,46 +58,68 @@ class BlockCutter:
     def __init__(self) -> None:
         self.done: list[Block] = []
         self._lines: list[str] = []
-        self._partial = self._fence = ""
-        self._language: str | None = None
+        self._partial = ""
+        self._fences = OpenFences()
+        self._indent = 0
+        self._info: str | None = None
         self._goes_on = False
 
     @property
     def open(self) -> Block:
         """What may still change."""
-        text = "\n".join([*self._lines, self._partial])
-        return Block(text, self._language, self._goes_on)
+        partial = self._unindented(self._partial)
+        return Block("\n".join([*self._lines, partial]), self._info, self._goes_on)
 
     def feed(self, text: str) -> None:
         """Take the next text."""
-        *lines, self._partial = (self._partial + text).split("\n")
+        *lines, self._partial = (self._partial + clean(text)).split("\n")
         for line in lines:
             self._take(line)
 
     def _take(self, line: str) -> None:
-        fence = _FENCE.match(line)
-        if self._fence and fence and fence[1].startswith(self._fence) and not fence[2]:
-            self._finish()
-        elif self._fence:
-            self._lines.append(line)
-            if len(self._lines) >= _CODE_LINES:
-                self._finish(self._fence, self._language)
-        elif fence:
-            self._finish(fence[1], fence[2])
-        else:
-            after_blank = bool(self._lines) and not self._lines[-1].strip()
-            if after_blank and line.strip() and not _GOES_ON.match(line):
+        if self._fences:
+            if self._fences.take(line):
                 self._finish()
-            self._lines.append(line)
+            else:
+                self._lines.append(self._unindented(line))
+                if len(self._lines) >= _CODE_LINES:
+                    self._finish(self._info)
+            return
+        if self._begins_code(line) and self._fences.take(line):
+            fence = self._fences.outer
+            self._finish(fence and fence.info)
+            self._indent = len(line) - len(line.lstrip(" "))
+            return
+        after_blank = bool(self._lines) and not self._lines[-1].strip()
+        if after_blank and line.strip() and not _GOES_ON.match(line):
+            self._finish()
+        self._lines.append(line)
 
-    def _finish(self, fence: str = "", language: str | None = None) -> None:
-        """End a block; what follows is code of a language within a fence, or Markdown."""
-        text, self._lines = "\n".join(self._lines), []
-        if text.strip():
-            self.done.append(Block(text, self._language, self._goes_on))
-        in_code = bool(fence) and fence == self._fence
-        self._goes_on = in_code and (self._goes_on or bool(text.strip()))
-        self._fence, self._language = fence, language
+    def _begins_code(self, line: str) -> bool:
+        """Return whether a line is the opening fence of a block that stands in no list."""
+        if not OpenFences().take(line):
+            return False
+        # Imported late, as below.
+        from localspec.markup import parsed  # noqa: PLC0415
+
+        tokens = parsed("\n".join([*self._lines, line]))
+        last = tokens[-1]
+        return last.type == "fence" and last.map == [len(self._lines), len(self._lines) + 1]
+
+    def _unindented(self, line: str) -> str:
+        """Return a line of code without the indentation of its opening fence."""
+        if self._info is None:
+            return line
+        return line[min(self._indent, len(line) - len(line.lstrip(" "))) :]
+
+    def _finish(self, info: str | None = None) -> None:
+        """End a block; what follows is code behind an opening fence, or Markdown."""
+        block, self._lines = Block("\n".join(self._lines), self._info, self._goes_on), []
+        if block.is_visible:
+            self.done.append(block)
+        in_code = self._info is not None and info is not None
+        self._goes_on = in_code and (self._goes_on or block.is_visible)
+        self._info = info
 
 
 def code_theme(theme: Theme, no_color: bool) -> str:
@@ -139,9 +165,9 @@ class Typesetter:
 
     def block(self, block: Block, width: int) -> list[Strip]:
         """Lay out a piece of a message that is still growing; `edge` ends the frame of code."""
-        if block.language is None:
+        if block.info is None:
             return self.markdown(block.text, width)
-        code = self._code(block.text, block.language, width)
+        code = self._code(block.text, block.info, width, label=not block.goes_on)
         return code[block.goes_on : -1] if len(self.edge(width)) else code
 
     def edge(self, width: int) -> list[Strip]:
@@ -149,10 +175,12 @@ class Typesetter:
         frame = self._code("", "", width)
         return frame[-1:] if len(frame) > 1 else []
 
-    def _code(self, text: str, language: str, width: int) -> list[Strip]:
+    def _code(self, text: str, info: str, width: int, *, label: bool = True) -> list[Strip]:
         from localspec.tui.markdown import code  # noqa: PLC0415 - as above
 
-        made = code(clean(text), clean(language), self.code_theme, self.console, width, whole=False)
+        made = code(
+            clean(text), clean(info), self.code_theme, self.console, width, whole=False, label=label
+        )
         return self.strips(made, width)
 
     def heading(self, text: str, kind: str, width: int) -> list[Strip]:

@@ -19,10 +19,10 @@ from localspec.cli.run import AnswerWriter, OutputFlags, RunAnswer, unmasked
 from localspec.cli.tools import RepliesAndCalls
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.display import code_blocks
 from localspec.engine.engine import Engine, EngineGone
 from localspec.engine.protocol import EngineDied, Failed, Load, Notice, Question, Ready
 from localspec.errors import ContextOverflow
+from localspec.markup import code_blocks
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.toolbox.loop import CarriedOut
@@ -100,7 +100,7 @@ def test_code_between_fences_of_one_language_is_printed(capsys: pytest.CaptureFi
         ('```python\n<file name="a.py">\nx = 1\n```', [("python", "x = 1")]),
         ("```html\n<p>\n</file>x\n```", [("html", "<p>\n</file>x")]),
     ]:
-        assert code_blocks(text) == blocks
+        assert [(each.language, each.text) for each in code_blocks(text)] == blocks
     for quiet in [False, True]:
         for text, code, note in [
             (CODE.replace("~~~\ny", "~~~Python title=b.py\ny"), "x = 1\n\ny = 2\n", ""),
@@ -111,6 +111,49 @@ def test_code_between_fences_of_one_language_is_printed(capsys: pytest.CaptureFi
             out, err = capsys.readouterr()
             assert (out, bool(err)) == (code, bool(note and not quiet))
             assert note in err or quiet
+
+
+def test_code_of_a_list_of_markdown_and_none_at_all(capsys: pytest.CaptureFixture[str]) -> None:
+    for text, code, note in [
+        ("1. First:\n\n   ```python\n   def f():\n       return 1\n   ```", "def f():\n    return 1\n", ""),
+        ("```markdown\n# App\n\n```bash\nnpm i\n```\n\n## Use\n```", "# App\n\n```bash\nnpm i\n```\n\n## Use\n", ""),
+        ("> ```js\r\n> x\r\n> ```\r\n", "x\n", ""),
+        ("Like so:\n\n    x = 1\n\nor\n\n```python\ny\n```", "y\n", ""),
+        ("Like so:\n\n    x = 1\n", "x = 1\n", ""),
+        ("```c\n```", "", "the block of code is empty"),
+    ]:  # fmt: skip
+        print_code(text, quiet=False)
+        out, err = capsys.readouterr()
+        assert out == code
+        assert note in err
+        assert bool(note) == bool(err)
+
+
+CURL = 'curl -X POST http://localhost:8080/v1/x -H "Content-Type: application/json" && echo done'
+JSON = '{"c": "a text with blanks that is longer than the terminal is wide"}'
+
+
+@pytest.mark.parametrize(
+    ("flags", "bound", "text", "out"),
+    [
+        ({"code": True}, False, f"```sh\n{CURL}\n```", f"{CURL}\n"),
+        ({}, True, JSON, f"{JSON}\n"),  # --json-schema, --regex, --grammar, --lark
+        ({"raw": True}, False, CURL, f"{CURL}\n"),
+        ({"show_thinking": True}, False, "one two three four five", "one two three four\nfive\n"),
+    ],
+)
+def test_nothing_but_prose_is_wrapped(
+    flags: dict[str, bool], bound: bool, text: str, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Stream(terminal=True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(printing, "columns_of", lambda _: 20)
+    answer = replace(reply(), text=text)
+    writer = AnswerWriter(OutputFlags(**flags), bound=bound)
+    writer.write(iter([*map(Text, text), Finished(answer, Message.from_text("assistant", text))]))
+    if flags.get("code"):
+        print_code(text, quiet=True)
+    assert terminal.getvalue() == out
 
 
 @pytest.mark.parametrize("shows", [True, False])

@@ -25,11 +25,13 @@ def session_of(
     talk: SavedConversation | None = None,
     work: CallRunner | None = None,
     gate: str = "",
+    options: ReplyOptions | None = None,
 ) -> Session:
     """Return a session on the double, with a history in the folder."""
     launch, engine = LaunchOptions(pair=pair), RemoteEngine(command(script))
     talk = talk or SavedConversation(History(folder / "history"))
-    return Session(engine, talk, launch, ReplyOptions(), folder, work=work, gate=gate)
+    options = options or ReplyOptions()
+    return Session(engine, talk, launch, options, folder, work=work, gate=gate)
 
 
 def said(

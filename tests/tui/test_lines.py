@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.events import Text
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.errors import ModelUnavailable
 from localspec.history.archive import History
 from localspec.models.names import import_file
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
+from localspec.options import ReplyOptions
 from localspec.session.preferences import Preferences
 from localspec.tui import plain
 from localspec.tui.plain import Lines
@@ -50,6 +52,7 @@ TALKS: list[tuple[Any, ...]] = [
     (("one?",), {"otherwise": ["\x1b[2Jhi"]}, {}, 0, "\x1b[2Jhi\n", {}),
     (("one?",), {"otherwise": [WORDS]}, {"terminal": True}, 0, f"{' '.join(['word'] * 16)}\n{' '.join(['word'] * 14)}\n", {}),
     (("one?",), {"otherwise": [WORDS]}, {}, 0, f"{WORDS}\n", {}),
+    (("one?", "/copy code"), {"otherwise": [f"1. go\n   ```sh\n   {WORDS}\n   ```"]}, {"terminal": True}, 0, {f"\n   {WORDS}\n": 1, f"\n{WORDS}\n": 1}, {}),
     ((), None, {"greets": True}, 0, "", GREETING),
     ((), None, {}, 0, "", ""),
     (("one?",), THINKS, {}, 0, "Done.\n", {}),
@@ -79,6 +82,16 @@ def test_what_is_typed_is_answered(
     fits(answers, out)
     fits(told, news)
     assert told == "" or told.startswith("localspec: ")
+
+
+def test_an_answer_that_follows_a_grammar_is_not_wrapped(tmp_path: Path) -> None:
+    for options, lines in ((ReplyOptions(regex=".*"), 1), (ReplyOptions(), 2)):
+        session, out = session_of(tmp_path, options=options), io.StringIO()
+        with closing(session):
+            front = Lines(session, Preferences(), out, io.StringIO(), terminal=True)
+            front._write_event(Text(WORDS))
+            front.report("done")
+        assert len(out.getvalue().splitlines()) == lines
 
 
 def test_how_long_the_model_thinks_is_set_and_what_cannot_be_is_told_once(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_block_is_done_when_nothing_of_it_can_follow() -> None:
     ):
         assert cut(text).done == done
     blocks = cut(f"```c\n{LONG_CODE}\n```\n").done  # long code is cut into pieces that go on
-    assert all(block.language == "c" for block in blocks)
+    assert all(block.info == "c" for block in blocks)
     assert [block.goes_on for block in blocks] == [False, True, True, True, True]
     assert "\n".join(block.text for block in blocks) == LONG_CODE
 
