@@ -14,9 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from localspec.display import printable
-from localspec.storage.paths import config_dir, data_dir
 from localspec.toolbox import confined
-from localspec.toolbox.confined import STOPPED, TOO_MANY, Confines
+from localspec.toolbox.confined import (
+    STOPPED,
+    TOO_MANY,
+    TOO_MUCH_DISK,
+    TOO_MUCH_MEMORY,
+    Confines,
+)
+from localspec.toolbox.hidden import hidden_paths
 
 _LOOK_S = 0.02
 _ENDING_S = 8.0
@@ -27,13 +33,11 @@ _VARIABLES = frozenset((
     "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
     "NVM_DIR", "PATH", "PYENV_ROOT", "PYTHONPATH", "RUSTUP_HOME", "SHELL", "TZ", "USER", "VIRTUAL_ENV",
 ))  # fmt: skip
-# Keys, tokens, and other conversations.
-_HIDDEN = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pgpass", ".npmrc",
-    ".pypirc", ".password-store", ".config/gh", ".config/gcloud", ".config/git/credentials", ".mozilla",
-    ".config/google-chrome", ".config/chromium", ".local/share/keyrings",
-    ".cargo/credentials.toml", ".bash_history", ".zsh_history",
-)  # fmt: skip
+_TOO_MUCH = {
+    TOO_MANY: "started too many processes",
+    TOO_MUCH_MEMORY: "took too much shared memory",
+    TOO_MUCH_DISK: "took too much of the disk",
+}
 _SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 # ECMA-48: control sequences, operating-system commands and the like, and two-character escapes.
 _SEQUENCE = re.compile(
@@ -49,9 +53,10 @@ class CommandLimits:
         seconds: until it is stopped.
         output_bytes: what it may write before it is stopped.
         returned_bytes: how much of that is returned, half from its beginning and half from its end.
-        memory_bytes: private memory of each process.
+        memory_bytes: private memory of each process, and what they share in all.
         processes: at a time.
         file_bytes: the longest file that it may write.
+        disk_bytes: what it may take of a disk; never more than half of what is free.
     """
 
     seconds: float = 120.0
@@ -60,6 +65,7 @@ class CommandLimits:
     memory_bytes: int = 4 << 30
     processes: int = 128
     file_bytes: int = 1 << 30
+    disk_bytes: int = 16 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +91,6 @@ def confinement() -> tuple[str, bool]:
     if sys.platform == "darwin" and Path(_SANDBOX_EXEC).exists():
         return "confined: writes only in this folder, no network", True
     return "NOT confined: this system offers no sandbox, so it can do all that you can", False
-
-
-def hidden_paths() -> list[str]:
-    """Return what no command may read: keys, tokens, and localspec's own conversations and settings."""
-    hub = Path(os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface")
-    paths = [Path.home() / each for each in _HIDDEN] + [hub / "token", hub / "stored_tokens"]
-    paths += [data_dir(), config_dir()]
-    return sorted({str(each.resolve()) for each in paths if each.exists()})
 
 
 def environment(temporary: str) -> dict[str, str]:
@@ -132,6 +130,7 @@ def run_command(
             processes=limits.processes,
             memory_bytes=limits.memory_bytes,
             file_bytes=limits.file_bytes,
+            disk_bytes=limits.disk_bytes,
             report=writer,
         )
         words = [*_sandboxed(folder, temporary), "/bin/sh", "-c", command]
@@ -154,8 +153,8 @@ def run_command(
                 ending, code = json.loads(report.read() or json.dumps([STOPPED, 0]))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    if ending == TOO_MANY:
-        why = "it was stopped: it started too many processes"
+    if ending in _TOO_MUCH:
+        why = f"it was stopped: it {_TOO_MUCH[ending]}"
     elif ending == STOPPED:
         why = why or "it was stopped"
     return CommandEnded(_shortened(output, limits.returned_bytes), why, code)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from localspec.toolbox import confined as confining
 from localspec.toolbox.command import (
     CommandEnded,
     CommandLimits,
@@ -26,7 +28,12 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.process
 confined = pytest.mark.skipif(not landlock_version(), reason="this kernel offers no Landlock")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="counted from /proc")
 PYTHON = f"{sys.executable} -I -S"
+MEMFD = {
+    "memfd_create": {"x86_64": 319, "aarch64": 279}.get(os.uname().machine),
+    "memfd_secret": 447,
+}
 
 
 def run(folder: Path, command: str, **limits: float) -> CommandEnded:
@@ -107,6 +114,80 @@ def test_there_is_no_network(tmp_path: Path) -> None:
     tries = [f"socket.socket(socket.AF_{family}, socket.SOCK_{kind})" for family, kind in kinds]
     ended = run_code(tmp_path, f"import socket\n{refused(tries)}\nsocket.socketpair()")
     assert (ended.output, ended.code) == (b"", 0)
+
+
+PAIRS = """
+import ctypes, socket, threading
+one, other = socket.socketpair()
+for kind in ("STREAM", "SEQPACKET"):
+    one, other = socket.socketpair(socket.AF_UNIX, getattr(socket, f"SOCK_{kind}") | socket.SOCK_CLOEXEC)
+    socket.send_fds(one, [b"x"], [0])
+    assert socket.recv_fds(other, 1, 1)[0] == b"x"
+path = PATH
+for name, call in {
+    "datagrams": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM),
+    "datagrams that do not block": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK),
+    "raw ones": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW),
+    "TIPC": lambda: socket.socketpair(30, socket.SOCK_STREAM),
+    "vsock": lambda: socket.socketpair(40, socket.SOCK_STREAM),
+    "connect": lambda: one.connect(path),
+    "connect to none": lambda: one.connect_ex(path) and one.connect(path),
+    "bind": lambda: one.bind("here"),
+    "listen": lambda: one.listen(),
+    "accept": lambda: one.accept(),
+    "sendto": lambda: one.sendto(b"x", path),
+    "sendmsg": lambda: one.sendmsg([b"x"], [], 0, path),
+}.items():
+    try:
+        call()
+        print(name)
+    except OSError:
+        pass
+try:
+    other.settimeout(0.2)
+    while other.recv(9):  # what is sent goes to the other end, whatever name it has
+        pass
+except OSError:
+    pass
+"""
+
+
+@confined
+def test_no_socket_of_this_machine_is_reached(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    path = f"{tmp_path}/s"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(path)
+        heard.setblocking(False)
+        ended = run_code(tmp_path / "inside", PAIRS.replace("PATH", repr(path)))
+        # A message to a name on one end of a pair goes to the other end: the name is not looked at.
+        assert {*ended.output.split()} <= {b"sendto", b"sendmsg"}, ended
+        with pytest.raises(BlockingIOError):
+            heard.recv(9)
+
+
+@confined
+def test_no_terminal_and_no_device_is_read(tmp_path: Path) -> None:
+    master, slave = os.openpty()
+    try:
+        os.write(master, b"typed\n")
+        name = os.ttyname(slave)
+        devices = [*Path("/dev").glob("*"), Path(name), *(Path("/dev/pts").glob("*"))]
+        allowed = {"null", "zero", "full", "random", "urandom", "fd", "stdin", "stdout", "stderr"}
+        tried = [str(each) for each in devices if each.name not in allowed]
+        code = f"import os\nfor each in {tried!r}:\n"
+        code += "    try: os.open(each, os.O_RDONLY | os.O_NONBLOCK); print(each)\n    except OSError: pass\n"
+        code += "open('/dev/tty')"
+        ended = run_code(tmp_path, f"{code}")
+        assert ended.output.startswith(b"Traceback"), ended.output
+        assert name.encode() not in ended.output
+        assert not [each for each in tried[:-1] if f"{each}\n".encode() in ended.output]
+        assert os.read(slave, 99) == b"typed\n"
+        fine = "head -c 4 /dev/zero | wc -c; head -c 4 /dev/urandom > /dev/null; echo a > /dev/stdout; echo b | cat /dev/stdin /dev/fd/0"
+        assert run(tmp_path, fine).output == b"4\na\nb\n"
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 def refused(calls: Sequence[str]) -> str:
@@ -247,16 +328,15 @@ def test_output_is_bounded_and_its_middle_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="tasks are counted from /proc")
-def test_a_fork_bomb_ends(tmp_path: Path) -> None:
-    """It forks 400 processes and no more, so that this machine outlives a failure of the test."""
-    marker = f"marker-{os.getpid()}-bomb"
-    bomb = tmp_path / f"{marker}.py"
-    bomb.write_text(
-        "import os, time\nfor _ in range(400):\n    if not os.fork():\n        os.setsid(); time.sleep(60); os._exit(0)\n"
+def test_processes_are_counted(tmp_path: Path) -> None:
+    marker = f"marker-{os.getpid()}-many"
+    many = tmp_path / f"{marker}.py"
+    many.write_text(
+        "import os, time\nfor _ in range(40):\n    if not os.fork():\n        os.setsid(); time.sleep(60); os._exit(0)\n"
         "time.sleep(60)\n"
     )
-    ended = run(tmp_path, f"{PYTHON} {bomb}", processes=20, seconds=30)
-    assert "too many processes" in ended.why or ended.code != 0
+    ended = run(tmp_path, f"{PYTHON} {many}", processes=20, seconds=30)
+    assert "too many processes" in ended.why
     assert processes(marker) == []
 
 
@@ -265,9 +345,65 @@ def test_memory_and_files_are_bounded(tmp_path: Path) -> None:
     assert ended.code != 0
     assert (tmp_path / "big").stat().st_size <= 1 << 20
     if sys.platform == "linux":  # other systems count other memory
-        ended = run_code(tmp_path, "x = b'x' * (1 << 29)", memory_bytes=200 << 20)
-        assert ended.code != 0
-        assert b"MemoryError" in ended.output
+        for code in ("x = b'x' * (1 << 29)", STACK):
+            ended = run_code(tmp_path, code, memory_bytes=200 << 20)
+            assert ended.code != 0, ended
+        assert run_code(tmp_path, "x = b'x' * (1 << 25)", memory_bytes=200 << 20).code == 0
+
+
+STACK = """
+import resource
+try:
+    resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+except ValueError:
+    raise SystemExit(1)
+"""
+SHARED = """
+import mmap, os, time
+held = []
+for _ in range(PARTS):
+    part = mmap.mmap(-1, 16 << 20)
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    part.close()  # now only the child has it, and none of its pages
+time.sleep(60)
+"""
+
+
+@on_linux
+def test_shared_memory_is_bounded_in_all(tmp_path: Path) -> None:
+    code = SHARED.replace("PARTS", "20")
+    ended = run_code(tmp_path, code, memory_bytes=200 << 20, seconds=30)
+    assert ended.why == "it was stopped: it took too much shared memory"
+    few = "import mmap\nx = mmap.mmap(-1, 64 << 20)\nx[:9] = bytes(9)"
+    assert run_code(tmp_path, few, memory_bytes=200 << 20).code == 0
+    for name in ("memfd_create", "memfd_secret"):
+        code = f"import ctypes, os\nprint(ctypes.CDLL(None).syscall({MEMFD[name]}, b'x', 0))"
+        assert not landlock_version() or run_code(tmp_path, code).output == b"-1\n"
+
+
+@on_linux
+def test_the_disk_is_not_filled(tmp_path: Path) -> None:
+    for command in (
+        "while true; do fallocate -l 4000000 f$((n=n+1)); done",
+        "while true; do head -c 4000000 /dev/zero > f$((n=n+1)); done",
+    ):
+        ended = run(tmp_path, command, disk_bytes=64 << 20, seconds=60)
+        assert ended.why == "it was stopped: it took too much of the disk"
+        for each in tmp_path.glob("f*"):
+            each.unlink()
+
+
+@on_linux
+def test_half_of_what_is_free_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = SimpleNamespace(f_bavail=100, f_frsize=1 << 20, f_favail=0)
+    monkeypatch.setattr(os, "statvfs", lambda _: free)
+    few, half = confining._DiskRoom("/", 10 << 20), confining._DiskRoom("/", 1 << 40)
+    seen = []
+    for free.f_bavail in (90, 89, 50, 49):
+        seen.append((few.is_used_up(), half.is_used_up()))
+    assert seen == [(False, False), (True, False), (True, False), (True, True)]
 
 
 def test_a_file_of_the_folder_is_not_imported(tmp_path: Path) -> None:
