@@ -38,6 +38,7 @@ _TOO_MUCH = {
     TOO_MUCH_MEMORY: "took too much shared memory",
     TOO_MUCH_DISK: "took too much of the disk",
 }
+_MAC_DEVICES = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/fd", "/dev/dtracehelper"]  # fmt: skip
 _SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 # ECMA-48: control sequences, operating-system commands and the like, and two-character escapes.
 _SEQUENCE = re.compile(
@@ -216,7 +217,7 @@ def _sandboxed(folder: Path, temporary: str) -> list[str]:
     """Return what stands before a command on macOS to confine it; nothing elsewhere."""
     if sys.platform != "darwin" or not Path(_SANDBOX_EXEC).exists():
         return []
-    writes = [str(folder.resolve()), str(Path(temporary).resolve()), "/dev"]
+    writes = [str(folder.resolve()), str(Path(temporary).resolve())]
     return [_SANDBOX_EXEC, "-p", profile(writes, hidden_paths())]
 
 
@@ -228,6 +229,8 @@ def profile(writes: list[str], hidden: list[str]) -> str:
 
     lines = ["(version 1)", "(allow default)", "(deny network*)", "(deny file-write*)"]
     lines.append(f"(allow file-write* {paths(writes)})")
+    lines.append(f"(deny file-read-data file-write* {paths(['/dev'])})")  # of rules the last counts
+    lines.append(f"(allow file-read* file-write* {paths(_MAC_DEVICES)})")
     if hidden:
         lines.append(f"(deny file-read* {paths(hidden)})")
     return "\n".join(lines)
