@@ -17,6 +17,7 @@ from localspec.toolbox.command import (
     confinement,
     run_command,
 )
+from localspec.toolbox.file_text import FileText, diff_lines
 from localspec.toolbox.folder import Folder
 from localspec.toolbox.functions import Function
 from localspec.toolbox.rules import COMMAND, Rules
@@ -112,7 +113,7 @@ class BuiltIn:
             first_line: line to begin at, 1 by default
             last_line: line to end with
         """
-        lines = self._text(path).splitlines()
+        lines = self._text(path).lines
         first = max(first_line, 1)
         last = min(last_line or len(lines), len(lines), first + _MOST_LINES - 1)
         if first > len(lines) > 0:
@@ -160,7 +161,8 @@ class BuiltIn:
             path: path in the folder
             content: all of the new text
         """
-        return _Change(*self._current(path), content.encode())
+        name, before = self._current(path)
+        return _Change(name, before, FileText.of(before, path).rewritten(content))
 
     def edit_file(self, path: str, old: str, new: str) -> _Change:
         """Change a file: replace a text that stands in it exactly once.
@@ -171,13 +173,13 @@ class BuiltIn:
             new: text to put in its place
         """
         name, before = self._current(path, exists=True)
-        text = _decoded(before, path)
-        count = text.count(old) if old else 0
+        file = FileText.of(before, path)
+        count = file.count(old)
         if count != 1:
             raise UsageError(
                 f"`old` occurs {count} times in {path[:200]}: read it, and give a text that occurs exactly once"
             )
-        return _Change(name, before, text.replace(old, new).encode())
+        return _Change(name, before, file.replaced(old, new))
 
     def run_command(self, command: str, *, stop: threading.Event) -> CommandEnded:
         """Run a shell command in the folder, such as a test.
@@ -210,16 +212,16 @@ class BuiltIn:
             raise UsageError(f"{path} is longer than {_MOST_READ >> 20} MB: use a command")
         return name, content
 
-    def _text(self, path: str) -> str:
+    def _text(self, path: str) -> FileText:
         name, content = self._current(path, exists=True)
         self._refuse("read_file", name)
-        return _decoded(content, path)
+        return FileText.of(content, path)
 
     def _texts(self, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield names and texts; what is no text, or may not be read, is left out."""
         for each in sorted(names):
             try:
-                yield each, self._text(each)
+                yield each, self._text(each).text
             except UsageError:
                 continue
 
@@ -235,12 +237,12 @@ class BuiltIn:
         change: _Change = self._functions[call.name].run(given, threading.Event())
         self._previewed[call.id] = change
         lines = difflib.unified_diff(
-            _decoded(change.before, change.name).splitlines(keepends=True),
-            change.after.decode().splitlines(keepends=True),
+            diff_lines(change.before, change.name),
+            diff_lines(change.after, change.name),
             f"a/{change.name}" if change.before else "/dev/null",
             f"b/{change.name}",
         )
-        return "".join(each if each.endswith("\n") else f"{each}\n" for each in lines)
+        return "".join(lines)
 
     def _write(self, call: ToolCall, change: _Change) -> str:
         if self._previewed.pop(call.id, None) != change:
@@ -251,13 +253,6 @@ class BuiltIn:
 
 def _is_encodable(text: str) -> bool:
     return text.encode(errors="ignore").decode() == text
-
-
-def _decoded(raw: bytes, name: str) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"{name} is not UTF-8 text: use a command to read it") from None
 
 
 def _line(text: str) -> str:

@@ -69,7 +69,8 @@ def _matches(objects: str, stop: threading.Event) -> tuple[list[str], str]:
             if stop.is_set() or time.monotonic() > end_s:
                 why = "by the user" if stop.is_set() else f"after {_MOST_S:g} s"
                 process.kill()
-    return out.decode(errors="replace").splitlines(), why
+    text = out.decode(errors="replace").removesuffix("\n")
+    return text.split("\n") if text else [], why
 
 
 def main() -> None:
@@ -78,7 +79,7 @@ def main() -> None:
     pattern, most = re.compile(wanted["pattern"]), wanted["most"]
     for each in sys.stdin.buffer:
         file = json.loads(each)
-        for number, line in enumerate(file["text"].splitlines(), 1):
+        for number, line in enumerate(file["text"].removesuffix("\n").split("\n"), 1):
             if pattern.search(line):
                 print(f"{file['name']}:{number}: {line.strip()[:_MOST_CHARS]}", flush=True)
                 most -= 1

@@ -189,6 +189,78 @@ def test_a_change_is_proposed_as_a_diff_and_then_made(box: BuiltIn, folder: Path
     assert (folder / "new/deep/a.txt").read_text() == "one\n"
 
 
+@pytest.mark.parametrize(
+    ("content", "old", "new", "after"),
+    [
+        # What was read is replaced, whatever ends its lines; what is written ends as the file does.
+        ("def f():\r\n    return s / 0\r\n", "def f():\n    return s / 0", "def f():\n    s = 1\n    return s", "def f():\r\n    s = 1\r\n    return s\r\n"),
+        ("a\r\nb\r\nc\r\n", "b\n", "", "a\r\nc\r\n"),
+        ("a\r\nb\r\nc", "b", "x\ny", "a\r\nx\r\ny\r\nc"),
+        ("a\r\nb\r\n", "a\r\nb", "a\r\nc", "a\r\nc\r\n"),
+        ("a\nb\n", "a\r\nb", "a\r\nc", "a\nc\n"),
+        ("a\rb\rc\r", "a\nb", "a\nx\nb", "a\rx\rb\rc\r"),
+        # Of two kinds of line ends each stays where it was.
+        ("a\r\nb\nc\r\nd\n", "a\nb\nc", "a\nB\nc", "a\r\nB\nc\r\nd\n"),
+        ("a\nb\nc\r\nd\r\ne\n", "c\nd", "c\nx\nd", "a\nb\nc\r\nx\r\nd\r\ne\n"),
+        # No line ends, but of other programs: form feeds, U+2028, a carriage return within a line.
+        ("int a;\n\f\nint b;\n", "\f\nint b", "\f\nint c", "int a;\n\f\nint c;\n"),
+        ("a\u2028b\n", "a\u2028b", "a\u2028c", "a\u2028c\n"),
+        ("a\rb\n\u0085\n", "a\rb", "a\rc", "a\rc\n\u0085\n"),
+        ("\ufeffa\r\nb\r\n", "a\nb", "a\nc", "\ufeffa\r\nc\r\n"),
+        ("a", "a", "a\nb", "a\nb"),
+    ],
+)  # fmt: skip
+def test_a_file_keeps_its_line_ends(
+    content: str, old: str, new: str, after: str, box: BuiltIn, folder: Path
+) -> None:
+    file = folder / "file"
+    file.write_bytes(content.encode())
+    assert not done(box, "edit_file", path="file", old=old, new=new).is_error
+    assert file.read_bytes() == after.encode()
+
+
+def test_a_file_that_is_written_anew_keeps_its_line_ends_and_its_mark(
+    box: BuiltIn, folder: Path
+) -> None:
+    for before, content, after in (
+        ("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n"),
+        ("a\nb\n", "x\r\ny\r\n", "x\ny\n"),
+        ("\ufeffa\r\n", "x\n", "\ufeffx\r\n"),
+        ("", "x\r\ny\n", "x\r\ny\n"),
+        ("a", "x\ny\n", "x\ny\n"),
+    ):
+        (folder / "file").write_bytes(before.encode())
+        assert not done(box, "write_file", path="file", content=content).is_error
+        assert (folder / "file").read_bytes() == after.encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "number", "shown"),
+    [
+        ("int a;\n\f\nint b;\nint target;\n", 4, "int a;\n\f\nint b;\nint target;"),
+        ("a\u2028b\v\u0085\x1c\ntarget\n", 2, "a\u2028b\v\u0085\x1c\ntarget"),
+        ("a\rb\n\ntarget", 3, "a\rb\n\ntarget"),
+        ("\ufeffa\r\n\r\ntarget\r\n", 3, "a\n\ntarget"),
+        ("a\r\rtarget\r", 3, "a\n\ntarget"),
+    ],
+)
+def test_lines_are_counted_as_everyone_counts_them(
+    content: str, number: int, shown: str, box: BuiltIn, folder: Path
+) -> None:
+    (folder / "file").write_bytes(content.encode())
+    assert done(box, "read_file", path="file").text == shown
+    found = done(box, "search_folder", pattern="^[a-z ]*target;?$", path="file").text
+    assert found.split(": ")[0] == f"file:{number}"
+    part = done(box, "read_file", path="file", first_line=number).text
+    assert part.split("\n")[0] in {"target", "int target;"}
+    preview = box.propose(called("edit_file", path="file", old="target", new="goal")).preview
+    head, removed = preview.split("\n")[2], [e for e in preview.split("\n") if e.startswith("-")]
+    assert head.startswith("@@ -1,")
+    assert len(preview.split("\n@@")[1].split("\n")) - 3 == number
+    assert removed[1:] == [f"-{shown.split(chr(10))[number - 1]}"]
+    assert not {"\r", "\u2028"} & {*preview}
+
+
 def test_what_is_not_there_once_or_changed_is_left_alone(box: BuiltIn, folder: Path) -> None:
     (folder / "aaa").write_text("a a a")
     for old, count in (("nowhere", 0), ("a", 3), ("", 0)):
