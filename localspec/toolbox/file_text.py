@@ -1,6 +1,5 @@
 """FileText: a file's text as a model reads and changes it, with line feeds alone; what is written has the file's own line ends."""
 
-import os
 from dataclasses import dataclass
 from typing import Self
 
@@ -59,8 +58,8 @@ class FileText:
         text, old, new = self.text, self._with_line_feeds(old), self._with_line_feeds(new)
         at = text.index(old)
         # Lines that stay keep their ends, in a file with two kinds, too.
-        same = len(os.path.commonprefix([old, new]))
-        rest = len(os.path.commonprefix([old[same:][::-1], new[same:][::-1]]))
+        same = _common(old, new)
+        rest = _common(old[same:][::-1], new[same:][::-1])
         first, last = self._place(at + same), self._place(at + len(old) - rest)
         end = _line_end(self.original[self._place(at) : self._place(at + len(old))])
         middle = new[same : len(new) - rest].replace("\n", end or self.line_end or "\n")
@@ -97,6 +96,13 @@ def lines_of(text: str) -> list[str]:
 def diff_lines(content: bytes, name: str) -> list[str]:
     """Return the lines of a file for a diff that a person judges, each with a line feed; what else might end a line is visible."""
     return [f"{line.translate(_VISIBLE)}\n" for line in FileText.of(content, name).lines]
+
+
+def _common(one: str, other: str) -> int:
+    """Return with how many equal characters two texts begin."""
+    pairs = zip(one, other, strict=False)
+    least = min(len(one), len(other))
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), least)
 
 
 def _line_end(text: str) -> str:
