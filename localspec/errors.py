@@ -64,7 +64,16 @@ class NoRoom(ModelLoadError):
 
 
 class ContextOverflow(LocalspecError):
-    """A prompt is longer than the context it has to fit into."""
+    """A prompt is longer than the context it has to fit into.
+
+    Args:
+        reason: one line.
+        sizes: the tokens of the prompt, and those of the context, where they are known.
+    """
+
+    def __init__(self, reason: str, sizes: tuple[int, int] | None = None) -> None:
+        super().__init__(reason)
+        self.sizes = sizes
 
 
 class TemplateError(LocalspecError):

@@ -102,16 +102,21 @@ class Assistant:
         )
 
     @cached_property
+    def _call_dialect(self) -> "CallDialect | None":
+        """How the target writes calls; None where its template has no form for them."""
+        # ruff: noqa: PLC0415 - few prompts offer functions
+        from localspec.chat.calling import call_dialect
+
+        return call_dialect(self.template, self.models.tokenizer)
+
+    @property
     def call_dialect(self) -> "CallDialect":
         """How the target writes calls.
 
         Raises:
             UsageError: its template has no form for them.
         """
-        # ruff: noqa: PLC0415 - few prompts offer functions
-        from localspec.chat.calling import call_dialect
-
-        dialect = call_dialect(self.template, self.models.tokenizer)
+        dialect = self._call_dialect
         if dialect is None:
             raise UsageError(
                 f"{self.models.target_name} cannot call tools: its chat template has no form for calls; "
@@ -360,6 +365,8 @@ class Assistant:
             return None
         from localspec.chat.calling import Calling
 
+        if conversation.call_policy.choice == "none" and self._call_dialect is None:
+            return None  # what may not be called needs no form
         return Calling.of(conversation, self.call_dialect)
 
     def _slot(self, tokens: list[int], free: Sequence[int]) -> int:

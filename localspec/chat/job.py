@@ -146,7 +146,8 @@ class Job:
         if len(tokens) >= n_ctx:
             raise ContextOverflow(
                 f"the prompt has {len(tokens)} tokens and the context holds {n_ctx}: "
-                "shorten it, or raise --ctx"
+                "shorten it, or raise --ctx",
+                (len(tokens), n_ctx),
             )
         if request.prediction:
             ids = models.tokenizer.tokenize(

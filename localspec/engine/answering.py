@@ -312,8 +312,8 @@ class Answering:
 def failure(number: int | None, error: Exception) -> Failed:
     """Return the notice of an error; a fault of ours goes to stderr, too."""
     if isinstance(error, LocalspecError | FrameError):
-        again_s = getattr(error, "again_s", None)
-        return Failed(number, type(error).__name__, str(error), again_s)
+        again_s, sizes = (getattr(error, name, None) for name in ("again_s", "sizes"))
+        return Failed(number, type(error).__name__, str(error), again_s, sizes)
     with suppress(Exception):  # stderr may be gone
         traceback.print_exception(error, file=sys.stderr)
     try:

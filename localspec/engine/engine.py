@@ -53,7 +53,7 @@ from localspec.engine.protocol import (
     Vectors,
     encode,
 )
-from localspec.errors import LocalspecError
+from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 
@@ -720,6 +720,8 @@ def trouble_of(notice: Failed | EngineDied) -> LocalspecError:
     error: LocalspecError = getattr(errors, kind, _KINDS.get(kind, LocalspecError))(notice.reason)
     if isinstance(error, Busy) and isinstance(notice, Failed):
         error.again_s = notice.again_s
+    if isinstance(error, ContextOverflow) and isinstance(notice, Failed):
+        error.sizes = notice.sizes
     return error
 
 

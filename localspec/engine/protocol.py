@@ -295,12 +295,14 @@ class Failed(Tagged, frozen=True):
         kind: name of the error's class in `localspec.errors`, or `FrameError`.
         reason: one line: what, which value, and what to do.
         again_s: see `Busy`.
+        sizes: see `ContextOverflow`.
     """
 
     id: int | None
     kind: str
     reason: str
     again_s: float | None = None
+    sizes: tuple[int, int] | None = None
 
 
 class EngineDied(Tagged, frozen=True):

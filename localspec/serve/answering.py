@@ -39,7 +39,7 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue, senses_of
-from localspec.serve.http import CLIENT, GATE, code_of, error_body, status_of
+from localspec.serve.http import CLIENT, GATE, code_of, error_body, sizes_of, status_of
 from localspec.serve.residence import Residence, ServedModel, State
 from localspec.toolbox.folder import Folder
 
@@ -229,7 +229,8 @@ class Service:
             tokens = len(ids)
         if tokens >= ready.n_ctx:
             raise ContextOverflow(
-                f"the prompt has {tokens} tokens and the context holds {ready.n_ctx}: shorten it, or raise --ctx"
+                f"the prompt has {tokens} tokens and the context holds {ready.n_ctx}: shorten it, or raise --ctx",
+                (tokens, ready.n_ctx),
             )
 
     async def count(
@@ -435,7 +436,7 @@ class _Events:
 
 
 def _error(scope: Scope, error: LocalspecError) -> Body:
-    return error_body(scope, status_of(error), str(error), code_of(error))
+    return error_body(scope, status_of(error), str(error), code_of(error), sizes_of(error))
 
 
 async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, T]) -> T:

@@ -56,6 +56,7 @@ class OutputConfig(msgspec.Struct):
 class CountBody(ThinkingFields, kw_only=True):
     """A conversation."""
 
+    answers = False
     messages: list[Any]
     system: str | list[Any] = ""
     tools: Any = None
@@ -71,6 +72,7 @@ class CountBody(ThinkingFields, kw_only=True):
 class MessagesBody(CountBody, kw_only=True):
     """A conversation to answer."""
 
+    answers = True
     max_tokens: int | None = None
     output_format: dict[str, Any] | None = None
     stop_sequences: list[str] = msgspec.field(default_factory=list)

@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,17 @@ from localspec.serve import (
     vectors,
 )
 from localspec.serve.answering import Answers, Service
-from localspec.serve.http import Guard, code_of, error_of, guarded, public, status_of
+from localspec.serve.http import Guard, code_of, error_of, guarded, public, sizes_of, status_of
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
 
 Handler = Callable[[Request, Service], Awaitable[Response | Answers]]
+
+
+def _with_or_without_v1(handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+    """Return handlers by paths that may begin with `/v1`: some programs add it, and some do not."""
+    return {head + path: each for path, each in handlers.items() for head in ("/v1", "")}
+
+
 _GETS: dict[str, Handler] = {
     "/v1/models": openai.models,
     "/v1/models/{name:path}": openai.model,
@@ -38,11 +45,16 @@ _GETS: dict[str, Handler] = {
     "/api/version": ollama_models.version,
 }
 _POSTS: dict[str, Handler] = {
-    "/v1/chat/completions": openai.chat_completions,
-    "/chat/completions": openai.chat_completions,
-    "/v1/completions": openai.completions,
-    "/completions": openai.completions,
-    "/v1/responses": responses.responses,
+    **_with_or_without_v1(
+        {
+            "/chat/completions": openai.chat_completions,
+            "/chat/completions/input_tokens": openai.count_chat,
+            "/completions": openai.completions,
+            "/responses": responses.responses,
+            "/responses/input_tokens": responses.count_tokens,
+            **dict.fromkeys(("/rerank", "/reranking"), vectors.rerank),
+        }
+    ),
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
     "/completion": llama_server.completion,
@@ -50,7 +62,6 @@ _POSTS: dict[str, Handler] = {
     "/tokenize": llama_server.tokenize,
     "/detokenize": llama_server.detokenize,
     "/v1/embeddings": vectors.embeddings,
-    **dict.fromkeys(("/v1/rerank", "/rerank", "/v1/reranking", "/reranking"), vectors.rerank),
     "/api/chat": ollama.chat,
     "/api/generate": ollama.generate,
     "/api/show": ollama_models.show,
@@ -164,7 +175,8 @@ class _Endpoint:
             else:
                 await answer(scope, receive, sent)
         except LocalspecError as error:
-            answer = error_of(scope, status_of(error), str(error), code_of(error))
+            code, sizes = code_of(error), sizes_of(error)
+            answer = error_of(scope, status_of(error), str(error), code, sizes)
             await answer(scope, receive, send)
         except ClientDisconnect:
             if not started:

@@ -41,7 +41,8 @@ _UNSUPPORTED: Mapping[str, Any] = {
     # what ends an answer, and what it is made of
     **dict.fromkeys(("stop_token_ids", "include_stop_str_in_output")),
     **dict.fromkeys(("bad_words", "allowed_token_ids", "use_beam_search", "echo", "background")),
-    "best_of": 1,
+    **dict.fromkeys(("post_sampling_probs", "return_tokens", "n_probs")),
+    **dict.fromkeys(("best_of", "n", "n_cmpl"), 1),
     "length_penalty": 1,
     "repetition_penalty": 1,
     # vLLM's grammars
@@ -70,6 +71,20 @@ _UNSUPPORTED: Mapping[str, Any] = {
     "modalities": ["text"],
 }
 """Fields that would change the answer: by name, the value beside an empty one that changes nothing."""
+_ELSEWHERE = frozenset(
+    (
+        # limits, and what ends an answer
+        *("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict", "num_predict"),
+        *("stop_sequences", "repeat_last_n"),
+        # the prompt
+        *("instructions", "system", "suffix", "raw", "options"),
+        *("input_prefix", "input_suffix", "input_extra", "conversation", "previous_response_id"),
+        # what the answer has to look like, or to report
+        *("format", "text", "output_config", "output_format", "logprobs"),
+        *("tools", "functions", "function_call"),
+    )
+)
+"""Fields of other interfaces than the one that is asked, where it has another name for them or none: they would change the answer, too."""
 
 
 class Own(msgspec.Struct):
@@ -84,6 +99,8 @@ class AnswerFields(msgspec.Struct, kw_only=True):
 
     unread: ClassVar[Collection[str]] = ()
     """Names of fields that this kind of request has no use for."""
+    answers: ClassVar[bool] = True
+    """Whether it is for an answer, and not for a count."""
     model: str = ""
     temperature: float | None = None
     top_p: float | None = None
@@ -148,8 +165,8 @@ async def body_of(
         fields = msgspec.json.decode(body)
         if isinstance(fields, dict):
             fields = _flat(fields, nested)
-            unread = getattr(kind, "unread", ())
-            _refuse_unsupported(fields, {*kind.__struct_fields__} - {*unread})
+            known = {*kind.__struct_fields__} - {*getattr(kind, "unread", ())}
+            _refuse_unsupported(fields, known, answers=getattr(kind, "answers", False))
         return _converted(fields, kind)
     except RecursionError:
         raise UsageError("the body is nested too deeply: send a flatter one") from None
@@ -217,9 +234,12 @@ def _with_wholes(value: Any) -> Any:
     return value
 
 
-def _refuse_unsupported(fields: Mapping[str, Any], known: Collection[str]) -> None:
-    for name in fields.keys() & _UNSUPPORTED.keys():
-        if name not in known and fields[name] and fields[name] != _UNSUPPORTED[name]:
+def _refuse_unsupported(
+    fields: Mapping[str, Any], known: Collection[str], *, answers: bool
+) -> None:
+    refused = _UNSUPPORTED.keys() | (_ELSEWHERE if answers else ())
+    for name in fields.keys() & refused:
+        if name not in known and fields[name] and fields[name] != _UNSUPPORTED.get(name):
             raise UsageError(f"{name} is not supported by this server: remove it")
 
 

@@ -20,8 +20,8 @@ from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
 from localspec.storage.paths import data_dir
 
-_USUAL = ("bge-small-en-v1.5", "bge-reranker-v2-m3")
-"""What to fetch where no model makes vectors, and where none makes scores."""
+_USUAL_RANKER = "bge-reranker-v2-m3"
+"""What to fetch where no model makes scores."""
 LATEST = ":latest"
 """What Ollama's clients add to a name that has no tag."""
 
@@ -91,16 +91,14 @@ class Catalogue:
         """Return the model of a name, to make vectors; an empty one is that of the first which does nothing else.
 
         Args:
-            name: of any model: one that writes makes vectors, too.
+            name: of any model: one that writes makes vectors, too, and where nothing else does, the first.
             ranks: look for one that makes scores, where no name is given.
 
         Raises:
             NotFound: there is none, or it is not on the disk.
         """
         registry, store = load_registry(), Store(data_dir())
-        name = _without_latest(name) or next(
-            _embedders(registry, store, ranks=ranks), _USUAL[ranks]
-        )
+        name = _without_latest(name) or self._usual_embedder(registry, store, ranks=ranks)
         started = self._started(name)
         if self.pinned and started is None:
             raise NotFound(
@@ -123,6 +121,14 @@ class Catalogue:
         load = replace(like.load, n_ctx=None, kv_type=LoadOptions().kv_type)
         launch = LaunchOptions(target=target, load=load, offline=True, fit=like.fit)
         return ServedModel(target, launch, ReplyOptions(), embeds=True)
+
+    def _usual_embedder(self, registry: Registry, store: Store, *, ranks: bool) -> str:
+        found = None if self.pinned else next(_embedders(registry, store, ranks=ranks), None)
+        if found is None and ranks:
+            raise NotFound(
+                f"no model here ranks texts: run `localspec pull {_USUAL_RANKER}`, and serve without --pin"
+            )
+        return self.first.name if found is None else found
 
     def listed(self) -> list[str]:
         """Return the names that requests may have: of what the server was started with, of others that write, and of what makes vectors."""

@@ -172,10 +172,23 @@ def code_of(error: LocalspecError) -> str | None:
     return "context_length_exceeded" if isinstance(error, ContextOverflow) else None
 
 
-def error_of(scope: Scope, status: int, reason: str, code: str | None = None) -> JSONResponse:
+def sizes_of(error: LocalspecError) -> dict[str, int]:
+    """Return how long a prompt is that is too long, and the context, by llama-server's names."""
+    if not isinstance(error, ContextOverflow) or error.sizes is None:
+        return {}
+    return dict(zip(("n_prompt_tokens", "n_ctx"), error.sizes, strict=True))
+
+
+def error_of(
+    scope: Scope,
+    status: int,
+    reason: str,
+    code: str | None = None,
+    figures: Mapping[str, int] | None = None,
+) -> JSONResponse:
     """Return an error in the form of the interface that was asked."""
     headers = {"Retry-After": str(_RETRY_S)} if status in _TRY_LATER else {}
-    return JSONResponse(error_body(scope, status, reason, code), status, headers)
+    return JSONResponse(error_body(scope, status, reason, code, figures), status, headers)
 
 
 def public(reason: str) -> str:
@@ -183,15 +196,29 @@ def public(reason: str) -> str:
     return re.sub(rf"{re.escape(str(data_dir()))}/[^\s:;,)]*", "its file", reason)
 
 
-def error_body(scope: Scope, status: int, reason: str, code: str | None = None) -> dict[str, Any]:
-    """Return an error object, as OpenAI's interface has it, or Ollama's for its paths, or Anthropic's for its paths and clients."""
-    reason = public(reason)
+def error_body(
+    scope: Scope,
+    status: int,
+    reason: str,
+    code: str | None = None,
+    figures: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return an error object, as OpenAI's interface has it, or Ollama's for its paths, or Anthropic's for its paths and clients.
+
+    Args:
+        scope: of the request.
+        status: of the answer.
+        reason: one line.
+        code: OpenAI's.
+        figures: further fields for programs.
+    """
+    reason, more = public(reason), figures or {}
     if scope["path"].startswith("/api/"):
         return {"error": reason}
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
     if is_anthropic(scope):
-        return {"type": "error", "error": {"type": kind, "message": reason}}
-    return {"error": {"message": reason, "type": kind, "param": None, "code": code}}
+        return {"type": "error", "error": {"type": kind, "message": reason, **more}}
+    return {"error": {"message": reason, "type": kind, "param": None, "code": code, **more}}
 
 
 def is_anthropic(scope: Scope) -> bool:

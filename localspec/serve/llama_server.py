@@ -16,10 +16,11 @@ from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Detokenize, Tokenize
 from localspec.messages import Infill
 from localspec.serve.answering import AnswerForm, Answers, Body, Service, unless_gone
-from localspec.serve.bodies import body_of, reply_options
-from localspec.serve.openai import CompletionBody, choices
-from localspec.serve.openai_forms import drafting
+from localspec.serve.bodies import body_of, logprobs_of, reply_options
+from localspec.serve.openai import CompletionBody, choices, first_given, prompts_of
+from localspec.serve.openai_forms import drafting, likely, paces
 from localspec.serve.thinking import THINKING
+from localspec.serve.token_bias import biases_by_id
 
 _STOPS = {StopReason.EOG: "eos", StopReason.STOP_STRING: "word"}
 
@@ -41,12 +42,12 @@ class DetokenizeBody(msgspec.Struct):
 class Snippet(msgspec.Struct):
     """A part of another file."""
 
-    text: str = ""
+    text: str
     filename: str = "tmp"
 
 
 class InfillBody(CompletionBody, kw_only=True):
-    """A gap, and how to fill it in, or a text to go on with. What limits the time of a prompt, and other fields are ignored."""
+    """A gap, and how to fill it in. What limits the time of a prompt, and other fields are ignored."""
 
     unread = THINKING
     input_prefix: str = ""
@@ -57,6 +58,14 @@ class InfillBody(CompletionBody, kw_only=True):
     t_max_predict_ms: float = 0
     n_cmpl: int | None = None
     response_fields: list[str] = msgspec.field(default_factory=list)
+    n_probs: int | None = None
+    return_tokens: bool = False
+
+
+class ContinueBody(InfillBody, kw_only=True):
+    """A text to go on with as it is, or several, each of them a text or ids."""
+
+    prompt: str | list[str | int | list[int]] = ""  # type: ignore[assignment]  # a gap has a text alone
 
 
 async def infill(request: HttpRequest, service: Service) -> Answers:
@@ -70,25 +79,32 @@ async def infill(request: HttpRequest, service: Service) -> Answers:
         indent=body.n_indent,
         within_s=body.t_max_predict_ms / 1000 if body.t_max_predict_ms > 0 else None,
     )
-    return await _continued(body, service, Request(0, (), infill=gap))
+    return await _continued(body, service, [Request(0, (), infill=gap)])
 
 
 async def completion(request: HttpRequest, service: Service) -> Answers:
-    """Go on with a text as it is, as Continue asks for it."""
-    body = await body_of(request, InfillBody)
-    return await _continued(body, service.of(body.model), Request(0, (), raw=body.prompt))
+    """Go on with texts as they are, as Continue asks for it."""
+    body = await body_of(request, ContinueBody)
+    prompts = [Request(0, (), raw=each) for each in prompts_of(body.prompt)]
+    return await _continued(body, service.of(body.model), prompts)
 
 
-async def _continued(body: InfillBody, service: Service, prompt: Request) -> Answers:
-    """Return the answers to a prompt, as its body says."""
+async def _continued(body: InfillBody, service: Service, prompts: Sequence[Request]) -> Answers:
+    """Return the answers to prompts, as their body says."""
     if body.seed is not None and body.seed < 0:
         body.seed = None
-    options = await reply_options(body, service.options, body.n_predict)
+    limit = first_given(body.n_predict, body.max_tokens)
+    body.logit_bias = await biases_by_id(body.logit_bias, service)
+    options = await reply_options(body, service.options, limit)
+    most = logprobs_of("n_probs", body.n_probs or None)
     draft = body.draft(exact=service.exact)
-    prompt = msgspec.structs.replace(prompt, options=options, keep=body.keep)
-    prompts = choices([prompt], body.n_cmpl or body.n or 1, draft)
-    form = InfillForm(service, body.response_fields)
-    return Answers(service, prompts, form, body.stream, body.n_predict == 0)
+    given = [
+        msgspec.structs.replace(each, options=options, keep=body.keep, logprobs=most)
+        for each in prompts
+    ]
+    form = InfillForm(service, body.response_fields, probs=most is not None, ids=body.return_tokens)
+    several = choices(given, body.n_cmpl or body.n or 1, draft)
+    return Answers(service, several, form, body.stream, limit == 0)
 
 
 class InfillForm(AnswerForm):
@@ -97,26 +113,44 @@ class InfillForm(AnswerForm):
     Args:
         service: answers.
         fields: the paths of those that are wanted, as `timings/prompt_n`; without any all are.
+        probs: whether there are probabilities of tokens.
+        ids: whether there are ids of the answer; of a stream at its end.
     """
 
-    def __init__(self, service: Service, fields: Sequence[str]) -> None:
+    def __init__(
+        self, service: Service, fields: Sequence[str], *, probs: bool = False, ids: bool = False
+    ) -> None:
         self._service = service
         self._fields = fields
+        self._probs = probs
+        self._ids = ids
 
     def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:
         """Return a piece of text, or the end; there are no calls."""
         if isinstance(event, Finished):
             yield self._filled(at, event, "")
         elif isinstance(event, Text):
-            yield {"index": at, "content": event.text, "stop": False}
+            piece = {"index": at, "content": event.text, "stop": False}
+            yield {**piece, **self._likely([event])}
 
-    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Any:  # noqa: ARG002 - the replies have it
+    def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Any:
         """Return the answer, or a list of several."""
-        filled = [self._filled(at, each, each.reply.text) for at, each in enumerate(done)]
+        filled = [
+            self._filled(at, each, each.reply.text, [x for x in pieces if isinstance(x, Text)])
+            for at, (pieces, each) in enumerate(zip(answers, done, strict=True))
+        ]
         return filled if len(filled) > 1 else filled[0]
 
-    def _filled(self, at: int, done: Finished, content: str) -> Body:
+    def _likely(self, texts: Sequence[Text]) -> dict[str, Any]:
+        """Return how likely tokens were, by llama-server's name; without ids of them."""
+        return {"completion_probabilities": likely(texts)} if self._probs else {}
+
+    def _filled(
+        self, at: int, done: Finished, content: str, texts: Sequence[Text] | None = None
+    ) -> Body:
         whole = _filled(done, content, at, self._service)
+        whole |= {} if texts is None else self._likely(texts)
+        whole |= {"tokens": done.reply.tokens} if self._ids else {}
         if not self._fields:
             return whole
         chosen = {}
@@ -131,7 +165,6 @@ class InfillForm(AnswerForm):
 
 def _filled(done: Finished, content: str, at: int, service: Service) -> dict[str, Any]:
     reply, ready = done.reply, service.residence.ready(service.model)
-    evaluated = reply.prompt_tokens - reply.cached_tokens
     return {
         "index": at,
         "content": content,
@@ -143,20 +176,8 @@ def _filled(done: Finished, content: str, at: int, service: Service) -> dict[str
         "tokens_cached": reply.cached_tokens,
         "truncated": reply.stop_reason is StopReason.CONTEXT_FULL,
         "generation_settings": {"n_ctx": 0 if ready is None else ready.n_ctx},
-        "timings": {
-            **_pace("prompt", evaluated, reply.prefill_s),
-            **_pace("predicted", reply.completion_tokens, reply.decode_s),
-        },
+        "timings": paces(reply),
         "speculation": drafting(done),
-    }
-
-
-def _pace(name: str, count: int, seconds: float) -> dict[str, float]:
-    return {
-        f"{name}_n": count,
-        f"{name}_ms": 1000 * seconds,
-        f"{name}_per_token_ms": 1000 * seconds / count if count else 0.0,
-        f"{name}_per_second": count / seconds if seconds else 0.0,
     }
 
 

@@ -14,6 +14,7 @@ import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 
 from localspec import __version__
 from localspec.chat.events import Finished, Prefilling, Reply, RoundDone
@@ -142,9 +143,11 @@ class AskTools:
 
         Raises:
             LocalspecError: it cannot be.
+            MCPError: there is no such tool.
         """
-        if tool not in {_ASK, _ASK_JSON}:
-            raise UsageError(f"there is no tool {tool[:60]!r}: call {_ASK} or {_ASK_JSON}")
+        if tool not in (_ASK, _ASK_JSON):
+            reason = f"there is no tool {tool[:60]!r}: call {_ASK} or {_ASK_JSON}"
+            raise MCPError(types.INVALID_PARAMS, reason)
         kind = AskJsonArguments if tool == _ASK_JSON else AskArguments
         try:
             arguments = msgspec.convert(given, kind)

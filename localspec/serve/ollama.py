@@ -127,6 +127,10 @@ async def embed(request: HttpRequest, service: Service) -> Response:
     older = request.url.path == "/api/embeddings"
     texts = body.prompt if older else body.input
     service = replace(service, keep_alive_s=_seconds(body.keep_alive))
+    if not texts:  # which Ollama has a model loaded by
+        model = await asyncio.to_thread(service.catalogue.embedder, body.model)
+        nothing: dict[str, Any] = {"embedding": []} if older else {"embeddings": []}
+        return JSONResponse({"model": body.model or model.name, **nothing})
     done = await unless_gone(
         request,
         embeddings.embed(

@@ -18,13 +18,15 @@ from localspec.chat.request import Request
 from localspec.errors import UsageError
 from localspec.messages import Infill
 from localspec.options import ReplyOptions, cut
-from localspec.serve.answering import Answers, Service
+from localspec.options.fields import with_fields
+from localspec.serve.answering import Answers, Service, unless_gone
 from localspec.serve.bodies import body_of, logprobs_of, reply_options
 from localspec.serve.http import NotFound
 from localspec.serve.media_parts import conversation
 from localspec.serve.ollama_models import known_model
 from localspec.serve.openai_forms import ChatForm, CompletionForm, TextForm
 from localspec.serve.thinking import THINKING, ThinkingFields
+from localspec.serve.token_bias import GivenBiases, biases_by_id
 from localspec.serve.tools import openai_offer
 
 _MOST_CHOICES = 16
@@ -66,7 +68,7 @@ class CompletionBody(ThinkingFields, kw_only=True):
     n_predict: int | None = None
     n: int | None = None
     stop: str | list[str] | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: GivenBiases | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | bool | None = None
     samplers: Any = None
@@ -86,6 +88,7 @@ class ChatBody(CompletionBody, kw_only=True):
     prediction: Prediction | None = None
     functions: Any = None
     function_call: Any = None
+    continue_final_message: bool = False
 
 
 class TextBody(CompletionBody, kw_only=True):
@@ -154,6 +157,11 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     limit = first_given(body.max_completion_tokens, body.max_tokens, body.n_predict)
     messages = conversation(body.messages, service.folder)
+    if body.continue_final_message and not (messages and messages[-1].role == "assistant"):
+        raise UsageError(
+            "continue_final_message is true, and the last message is not the assistant's: leave it out"
+        )
+    body.logit_bias = await biases_by_id(body.logit_bias, service)
     options = await reply_options(body, service.options, limit, think=body.think_wanted())
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
@@ -171,16 +179,28 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     return _answers(service, body, [prompt], ChatForm, limit, offer.notes)
 
 
+async def count_chat(request: HttpRequest, service: Service) -> Response:
+    """Return how many tokens a conversation takes."""
+    body = await body_of(request, ChatBody, media=True)
+    service = service.of(body.model)
+    offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
+    options = with_fields(service.options, {"think": body.think_wanted()})
+    messages = conversation(body.messages, service.folder)
+    tokens = await unless_gone(request, service.count(messages, offer.tools, options.think))
+    return JSONResponse({"input_tokens": tokens})
+
+
 async def completions(request: HttpRequest, service: Service) -> Answers:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service = service.of(body.model)
-    prompts = _prompts(body.prompt)
+    prompts = prompts_of(body.prompt)
     if body.suffix is not None and (
         body.echo or not all(isinstance(each, str) for each in prompts)
     ):
         raise UsageError("suffix takes a prompt that is a text, without echo: leave it out")
     limit = first_given(body.max_tokens, body.n_predict, 16)
+    body.logit_bias = await biases_by_id(body.logit_bias, service)
     options = await reply_options(body, service.options, limit)
     most = logprobs_of("logprobs", body.logprobs)
     # Logprobs of a prompt are those of all its tokens: none can be left out because it was evaluated before.
@@ -195,7 +215,7 @@ async def completions(request: HttpRequest, service: Service) -> Answers:
     return _answers(service, body, requests, TextForm, limit)
 
 
-def _prompts(given: str | list[str | int | list[int]]) -> list[str | tuple[int, ...]]:
+def prompts_of(given: str | list[str | int | list[int]]) -> list[str | tuple[int, ...]]:
     """Return texts, or ids of them.
 
     Raises:
@@ -232,6 +252,7 @@ def _answers(
         service.name,
         logprobs=prompts[0].logprobs is not None,
         count=len(several),
+        each=len(several) // len(prompts),
         counted=bool(body.stream_options.include_usage),
         notes=notes,
     )

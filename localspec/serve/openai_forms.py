@@ -47,8 +47,27 @@ def figures(done: Finished, notes: Sequence[str] = ()) -> dict[str, Any]:
     notes = [*notes, *filter(None, [done.reply.note])]
     return {
         "localspec": {**own, **({"notes": notes} if notes else {})},
-        "timings": timings(done.reply),
+        "timings": {**timings(done.reply), **paces(done.reply)},
         "speculation": drafting(done),
+    }
+
+
+def paces(reply: Reply) -> dict[str, float]:
+    """Return how fast a prompt was read and its answer written, by llama-server's names."""
+    evaluated = reply.prompt_tokens - reply.cached_tokens
+    return {
+        "cache_n": reply.cached_tokens,
+        **_pace("prompt", evaluated, reply.prefill_s),
+        **_pace("predicted", reply.completion_tokens, reply.decode_s),
+    }
+
+
+def _pace(name: str, count: int, seconds: float) -> dict[str, float]:
+    return {
+        f"{name}_n": count,
+        f"{name}_ms": 1000 * seconds,
+        f"{name}_per_token_ms": 1000 * seconds / count if count else 0.0,
+        f"{name}_per_second": count / seconds if seconds else 0.0,
     }
 
 
@@ -59,6 +78,7 @@ class CompletionForm(AnswerForm):
         model: its name.
         logprobs: whether they are reported.
         count: of answers.
+        each: how many of them are to each prompt.
         counted: whether a stream ends with the usage.
         notes: on the request.
     """
@@ -74,14 +94,16 @@ class CompletionForm(AnswerForm):
         *,
         logprobs: bool,
         count: int,
+        each: int = 1,
         counted: bool = False,
         notes: Sequence[str] = (),
     ) -> None:
         self._logprobs = logprobs
         self._count = count
+        self._each = each
         self._counted = counted
         self._notes = notes
-        self._done: list[Finished] = []
+        self._done: dict[int, Reply] = {}
         self._head = {
             "id": f"{self.prefix}-{secrets.token_hex(12)}",
             "created": int(time.time()),
@@ -100,7 +122,7 @@ class CompletionForm(AnswerForm):
     def pieces(self, at: int, event: Delta | Finished) -> Iterable[Body]:
         """Return the part of an answer that an event is."""
         if isinstance(event, Finished):
-            self._done.append(event)
+            self._done[at] = event.reply
             more = figures(event, self._notes) if self._count == 1 else {}
             reason = _FINISHES.get(event.reply.stop_reason, "stop")
             yield self._chunk(at, self.piece(at, None), reason, **more)
@@ -110,7 +132,7 @@ class CompletionForm(AnswerForm):
     def closing(self) -> Iterable[Body]:
         """Return the usage, where it is wanted."""
         if self._counted:
-            usage = _usage([each.reply for each in self._done])
+            usage = _usage([self._done[at] for at in sorted(self._done)], self._each)
             yield {**self._head, "object": self.chunk, "choices": [], "usage": usage}
 
     def whole(self, answers: Sequence[Sequence[Delta]], done: Sequence[Finished]) -> Body:
@@ -123,7 +145,7 @@ class CompletionForm(AnswerForm):
             }
             for at, (pieces, each) in enumerate(zip(answers, done, strict=True))
         ]
-        usage = _usage([each.reply for each in done])
+        usage = _usage([each.reply for each in done], self._each)
         head = {**self._head, "object": self.object, "choices": choices, "usage": usage}
         return {**head, **figures(done[0], self._notes)}
 
@@ -234,14 +256,17 @@ def likely(texts: Sequence[Text | Echo]) -> list[dict[str, Any]]:
     ]
 
 
-def _usage(replies: list[Reply]) -> dict[str, Any]:
-    prompt = sum(each.prompt_tokens for each in replies)
+def _usage(replies: Sequence[Reply], each_prompt: int) -> dict[str, Any]:
+    """Return the tokens of answers, so many to each prompt; a prompt counts once, as what is cached of it for all of them does."""
+    prompt = sum(each.prompt_tokens for each in replies[::each_prompt])
+    same = (replies[at : at + each_prompt] for at in range(0, len(replies), each_prompt))
+    cached = sum(min(each.cached_tokens for each in answers) for answers in same)
     completion = sum(each.completion_tokens for each in replies)
     usage = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in replies)},
+        "prompt_tokens_details": {"cached_tokens": cached},
     }
     predicted = [each.prediction for each in replies if each.prediction is not None]
     if predicted:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Delta, Finished, Text
 from localspec.chat.request import Request
@@ -18,16 +19,24 @@ from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
-from localspec.serve.answering import AnswerForm, Answers, Body, PromptProgress, Service
+from localspec.options.fields import with_fields
+from localspec.serve.answering import (
+    AnswerForm,
+    Answers,
+    Body,
+    PromptProgress,
+    Service,
+    unless_gone,
+)
 from localspec.serve.blocks import AnswerBlock, Blocks
 from localspec.serve.bodies import body_of, logprobs_of, reply_options
-from localspec.serve.media_parts import conversation, openai_part
+from localspec.serve.media_parts import conversation
 from localspec.serve.openai_forms import CUT, figures, likely
+from localspec.serve.response_items import ItemReader
 from localspec.serve.thinking import Reasoning, ThinkingFields
-from localspec.serve.tools import ToolOffer, openai_offer, result_pictures, result_text
+from localspec.serve.tools import ToolOffer, openai_offer
 
 _LOGPROBS = "message.output_text.logprobs"
-_TEXTS = ("input_text", "output_text")
 _IDS = {"thinking": "rs", "text": "msg", "call": "fc"}
 _NAMES = {"thinking": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
 
@@ -48,6 +57,8 @@ class ResponsesBody(ThinkingFields, kw_only=True):
     include: list[str] = msgspec.field(default_factory=list)
     top_logprobs: int | None = None
     metadata: dict[str, Any] | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
     previous_response_id: Any = None
     conversation: Any = None
     prompt: Any = None
@@ -69,9 +80,10 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
     limit = body.max_output_tokens
     form, think = body.text.format, body.think_wanted()
     options = await reply_options(body, service.options, limit, response_format=form, think=think)
+    messages, left_out = _messages(body, service)
     prompt = Request(
         0,
-        _messages(body, service),
+        messages,
         options,
         draft=body.draft(exact=service.exact),
         keep=body.keep,
@@ -79,8 +91,20 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
         tools=offer.tools,
         call_policy=offer.policy,
     )
-    written = ResponseForm(_shell(body, options, service.name, offer), offer.notes)
+    notes = (*offer.notes, *left_out)
+    written = ResponseForm(_shell(body, options, service.name, offer), notes)
     return Answers(service, [prompt], written, body.stream, limit == 0)
+
+
+async def count_tokens(request: HttpRequest, service: Service) -> Response:
+    """Return how many tokens a conversation takes."""
+    body = await body_of(request, ResponsesBody, media=True)
+    service = service.of(body.model)
+    offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
+    options = with_fields(service.options, {"think": body.think_wanted()})
+    messages, _ = _messages(body, service)
+    tokens = await unless_gone(request, service.count(messages, offer.tools, options.think))
+    return JSONResponse({"object": "response.input_tokens", "input_tokens": tokens})
 
 
 class ResponseForm(AnswerForm):
@@ -149,6 +173,7 @@ class ResponseForm(AnswerForm):
         return {
             **self._shell,
             "status": status,
+            "completed_at": int(time.time()) if status == "completed" else None,
             "incomplete_details": reason if status == "incomplete" else None,
             "output": [
                 _output(each, status if each is blocks[-1] else "completed") for each in blocks
@@ -197,70 +222,15 @@ def _content(block: AnswerBlock) -> Body:
     return {"text": block.text, **logprobs}
 
 
-def _messages(body: ResponsesBody, service: Service) -> tuple[Message, ...]:
-    """Return the conversation."""
+def _messages(body: ResponsesBody, service: Service) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    """Return the conversation, and what was left out of it, in a sentence."""
     given: Sequence[Any] = body.input
     if isinstance(body.input, str):
         given = [{"role": "user", "content": body.input}]
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
-    messages: list[Any] = [*system]
-    thoughts, pictures, sees = "", list[Any](), service.sees
-    for item in given:
-        if _kind(item) == "function_call_output":
-            pictures += result_pictures(item.get("output"), sees=sees)
-        elif pictures:
-            messages.append({"role": "user", "content": pictures})
-            pictures = []
-        if _kind(item) == "reasoning":
-            content = result_text(item.get("content"))
-            thoughts += content if isinstance(content, str) else ""
-            continue
-        message = _as_message(item, sees=sees)
-        if isinstance(message, dict) and message.get("role") not in {"assistant", "tool"}:
-            thoughts = ""  # of an answer that was never finished
-        last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
-        if thoughts and isinstance(message, dict) and message.get("role") == "assistant":
-            message, last = {**message, "reasoning_content": thoughts}, {}
-            thoughts = ""
-        if _kind(item) == "function_call" and last.get("role") == "assistant":
-            # The words and the calls of an answer are items, and one message.
-            calls = [*last.get("tool_calls", ()), *message["tool_calls"]]
-            messages[-1] = {**last, "tool_calls": calls}
-        else:
-            messages.append(message)
-    if pictures:
-        messages.append({"role": "user", "content": pictures})
-    return conversation(messages, service.folder, "item {}")
-
-
-def _as_message(item: Any, *, sees: bool) -> Any:
-    """Return an item as a chat's message."""
-    if not isinstance(item, dict):
-        return item
-    if _kind(item) == "function_call":
-        function = {"name": item.get("name"), "arguments": item.get("arguments")}
-        call: dict[str, Any] = {"id": item.get("call_id"), "function": function}
-        return {"role": "assistant", "content": "", "tool_calls": [call]}
-    if _kind(item) == "function_call_output":
-        output = result_text(item.get("output"), sees=sees)
-        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": output}
-    if _kind(item) != "message":
-        raise UsageError(
-            f"an item is of type {str(_kind(item))[:40]!r}: only messages, calls and their results are read"
-        )
-    content = item.get("content")
-    if isinstance(content, list):
-        content = [
-            {**each, "type": "text"}
-            if isinstance(each, dict) and each.get("type") in _TEXTS
-            else openai_part(each)
-            for each in content
-        ]
-    return {"role": item.get("role"), "content": content}
-
-
-def _kind(item: Any) -> Any:
-    return item.get("type", "message") if isinstance(item, dict) else None
+    reader = ItemReader(service.sees, [*system])
+    reader.read(given)
+    return conversation(reader.messages, service.folder, "item {}"), reader.notes
 
 
 def _shell(
@@ -271,17 +241,25 @@ def _shell(
     return {
         "id": f"resp_{secrets.token_hex(12)}",
         "object": "response",
+        "background": False,
         "created_at": int(time.time()),
+        "completed_at": None,
         "status": "in_progress",
         "error": None,
         "incomplete_details": None,
         "instructions": body.instructions,
+        "frequency_penalty": options.sampling.frequency_penalty,
+        "presence_penalty": options.sampling.presence_penalty,
         "max_output_tokens": options.max_tokens,
+        "max_tool_calls": None,
         "metadata": body.metadata or {},
         "model": model,
         "output": [],
         "parallel_tool_calls": offer.policy.parallel,
         "previous_response_id": None,
+        "prompt_cache_key": body.prompt_cache_key,
+        "safety_identifier": body.safety_identifier,
+        "service_tier": "default",
         "reasoning": {"effort": effort, "summary": None},
         "store": False,
         "temperature": options.sampling.temperature,
@@ -297,6 +275,7 @@ def _shell(
             }
             for each in offer.tools
         ],
+        "top_logprobs": body.top_logprobs or 0,
         "top_p": options.sampling.top_p,
         "truncation": "disabled",
         "usage": None,

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,10 @@ import pytest
 from lab.serving import status
 from localspec.models.entries import ModelEntry
 from localspec.models.ledger import IMPORTS
+from localspec.options import LaunchOptions, ReplyOptions
+from localspec.serve.catalogue import Catalogue
+from localspec.serve.http import NotFound
+from localspec.serve.residence import ServedModel
 from tests.llama import tiny_models
 from tests.serve.clients import ollama
 from tests.serve.serving import Served, served
@@ -120,7 +125,6 @@ def test_what_is_wrong_with_a_request_is_one_line(server: Served) -> None:
     server.refuse(EMBED, "GGUF version", input="a", model="damaged")
     server.refuse(EMBED, "there is no model 'nobody'", 404, input="a", model="nobody")
     server.refuse(EMBED, "localspec pull bge-small", 404, input="a", model="bge-small-en-v1.5")
-    server.refuse(EMBED, "localspec pull bge-small", 404, input="a")
     server.refuse(RERANK, "localspec pull bge-reranker", 404, query="q", documents=["a"])
     server.refuse(RERANK, "makes vectors", query="q", documents=["a"], model="vectors")
     server.refuse(RERANK, "0 texts", query="q", documents=[], model="ranker")
@@ -193,7 +197,6 @@ def test_ollamas_client_has_the_same_vectors(server: Served) -> None:
         assert len(ask.embed("vectors", long).embeddings) == 1, "it is cut, unless that is refused"
         refused: list[tuple[dict[str, Any], str]] = [
             ({"input": long, "truncate": False}, "the model takes"),
-            ({"input": []}, "0 texts"),
             ({"input": "tea", "dimensions": 99}, "dimensions is 99"),
             ({"input": "tea", "model": "none"}, "there is no model 'none'"),
         ]
@@ -213,3 +216,33 @@ def test_ollamas_client_has_the_same_vectors(server: Served) -> None:
         assert known.modelinfo["general.parameter_count"] > 1000
         with pytest.raises(ollama.ResponseError, match="download a conversion"):
             ask.show("damaged")
+
+
+def test_nothing_to_make_vectors_of_is_an_empty_list(server: Served) -> None:
+    nothing: list[Any] = [[], "", None]
+    for given in nothing:
+        answer = server.post("/api/embed", model="vectors", input=given, options={"num_ctx": 9})
+        assert answer.json() == {"model": "vectors", "embeddings": []}
+    assert server.post("/api/embed", model="vectors").json()["embeddings"] == []
+    for given in ("", None):
+        older = server.post("/api/embeddings", model="vectors", prompt=given)
+        assert older.json()["embedding"] == []
+    server.refuse("/api/embed", "no model 'nobody'", 404, input=[], model="nobody")
+    server.refuse(EMBED, "0 texts", input=[])
+
+
+def test_without_a_name_the_first_makes_vectors_where_nothing_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    file = tiny_models.write_llama(tmp_path / "writer.gguf")
+    first = ServedModel("mine", LaunchOptions(target=str(file)), ReplyOptions())
+    for pinned in (False, True):
+        catalogue = Catalogue((first,), lambda _: ReplyOptions(), pinned)
+        for name in ("", "mine", "mine:latest"):
+            model = catalogue.embedder(name)
+            assert (model.launch.target, model.embeds) == (str(file), True)
+        with pytest.raises(NotFound, match="no model here ranks texts: run `localspec pull"):
+            catalogue.embedder("", ranks=True)
+        with pytest.raises(NotFound, match="'other'"):
+            catalogue.embedder("other")

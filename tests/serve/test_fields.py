@@ -4,6 +4,12 @@ from typing import Any
 
 import pytest
 
+from localspec.serve.anthropic import MessagesBody
+from localspec.serve.bodies import _ELSEWHERE, _UNSUPPORTED, AnswerFields
+from localspec.serve.llama_server import ContinueBody, InfillBody
+from localspec.serve.ollama import GenerateBody, OllamaChatBody
+from localspec.serve.openai import ChatBody, TextBody
+from localspec.serve.responses import ResponsesBody
 from tests.serve.serving import (
     CHAT,
     COUNT,
@@ -11,6 +17,7 @@ from tests.serve.serving import (
     INFILL,
     LIMITS,
     MESSAGES,
+    OLLAMA,
     RESPONSES,
     TALK,
     TEXT,
@@ -140,9 +147,9 @@ def test_numbers_that_are_usual_elsewhere(server: Served, path: str) -> None:
     for value, seed in [(1.0, 1), (2.0**40, 2**40), (0.0, 0)]:
         assert server.post(path, **BODIES[path], seed=value).status_code == 200
         assert server.request.options.seed == seed
-    limit = LIMITS[path]
     for value in (4.0, 4):
-        given = {**BODIES[path], "options": {limit: value}, limit: value}
+        given = {**BODIES[path], LIMITS[path]: value}
+        given |= {"options": {LIMITS[path]: value}} if path in OLLAMA else {}
         assert server.post(path, **given).status_code == 200
         assert server.request.options.max_tokens == 4
     wrong: list[tuple[str, Any]] = [
@@ -176,3 +183,93 @@ def test_messages_may_be_empty(server: Served) -> None:
         (said_message,) = server.request.messages
         assert said_message.text == "hello"
     server.refuse(CHAT, "nothing to answer", messages=[{"role": "system", "content": ""}])
+
+
+def test_a_prompt_is_counted_once_for_several_answers(server: Served) -> None:
+    one = server.chat("hello, all of you").json()["usage"]
+    for n in (2, 3, 5):
+        usage = server.chat("hello, all of you", n=n).json()["usage"]
+        assert usage["prompt_tokens"] == one["prompt_tokens"]
+        assert usage["completion_tokens"] == n * one["completion_tokens"]
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"]
+        options = {"include_usage": True}
+        text = server.chat("hello, all of you", n=n, stream=True, stream_options=options).text
+        assert f'"prompt_tokens":{one["prompt_tokens"]},' in text
+    each = [
+        server.post(TEXT, prompt=text).json()["usage"]["prompt_tokens"] for text in ("a", "bcd")
+    ]
+    usage = server.post(TEXT, prompt=["a", "bcd"], n=2).json()["usage"]
+    assert usage["prompt_tokens"] == sum(each)
+
+
+def test_a_last_message_goes_on_where_a_client_says_so_and_where_it_does_not(
+    server: Served,
+) -> None:
+    said = [user("hello"), {"role": "assistant", "content": "He"}]
+    for more in ({}, {"continue_final_message": True, "add_generation_prompt": False}):
+        answer = server.post(CHAT, messages=said, **more)
+        assert answer.status_code == 200, answer.text
+        assert server.request.messages[-1].text == "He"
+    assert server.chat("hello", continue_final_message=False).status_code == 200
+    for wrong in ([user("hello")], [*said, user("x")]):
+        server.refuse(CHAT, "continue_final_message", messages=wrong, continue_final_message=True)
+    server.refuse(RESPONSES, "continue_final_message", input="hello", continue_final_message=True)
+
+
+def test_tools_that_may_not_be_called_need_no_form_for_calls(server: Served) -> None:
+    function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+    tools = [{"type": "function", "function": function}]
+    for choice in (None, "auto", "required"):
+        server.refuse(
+            CHAT, "cannot call tools", messages=[user("hello")], tools=tools, tool_choice=choice
+        )
+    assert server.chat("hello", tools=tools, tool_choice="none").status_code == 200
+    flat = [{"type": "function", **function}]
+    assert server.post(RESPONSES, input="hello", tools=flat, tool_choice="none").status_code == 200
+    theirs = [{"name": "f", "input_schema": function["parameters"]}]
+    none = {"type": "none"}
+    assert (
+        server.post(MESSAGES, **BODIES[MESSAGES], tools=theirs, tool_choice=none).status_code == 200
+    )
+
+
+_HARMLESS = {
+    # of the program's own, of how an answer is shown or sent, or of how long a model stays
+    *(
+        "model",
+        "localspec",
+        "stream",
+        "stream_options",
+        "keep_alive",
+        "response_fields",
+        "metadata",
+    ),
+    *("include", "prompt_cache_key", "safety_identifier", "samplers", "prediction", "truncate"),
+    # beside what the interface itself calls so
+    *("messages", "prompt", "input"),
+    # of which each needs another that is refused
+    *("tool_choice", "parallel_tool_calls", "top_logprobs", "n_indent", "t_max_predict_ms", "echo"),
+}
+
+
+def test_a_field_that_is_known_elsewhere_is_read_or_refused_by_its_name() -> None:
+    kinds: list[type[AnswerFields]] = [ChatBody, TextBody, ResponsesBody, MessagesBody, InfillBody, ContinueBody, OllamaChatBody, GenerateBody]  # fmt: skip
+    every = {name for kind in kinds for name in kind.__struct_fields__}
+    for kind in kinds:
+        unread = every - {*kind.__struct_fields__} | {*kind.unread}
+        assert unread - _HARMLESS <= _UNSUPPORTED.keys() | _ELSEWHERE, kind
+
+
+def test_what_changes_an_answer_elsewhere_changes_no_count_and_no_vector(server: Served) -> None:
+    assert (
+        server.post(COUNT, messages=[user("hello")], max_tokens=5, stop_sequences=["x"]).status_code
+        == 200
+    )
+    assert server.post("/tokenize", content="a", options={"num_ctx": 5}).status_code == 200
+    rows: list[tuple[str, str, Any]] = [
+        *((RESPONSES, "max_tokens", 5), (CHAT, "instructions", "x")),
+        *((MESSAGES, "n_probs", 2), (TALK, "system", "x")),
+    ]
+    for path, name, value in rows:
+        server.refuse(path, f"{name} is not supported", **BODIES[path], **{name: value})

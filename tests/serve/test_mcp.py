@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from mcp.client import Client
-from mcp_types import CallToolResult, TextContent
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolResult, TextContent
 
 from localspec.engine.engine import RemoteEngine
 from localspec.options import LaunchOptions
@@ -82,7 +83,6 @@ def test_a_question_is_answered(mode: str) -> None:
 def test_what_cannot_be_asked_is_refused() -> None:
     async def work(client: Client, _residence: Residence) -> None:
         for tool, word, arguments in (
-            ("tell", "no tool 'tell'", {}),
             ("ask", "prompt", {}),
             ("ask", "empty", {"prompt": ""}),
             ("ask", "temperature", {"prompt": "x", "temperature": "hot"}),
@@ -94,6 +94,11 @@ def test_what_cannot_be_asked_is_refused() -> None:
             ("ask_json", "schema", {"prompt": "x", "schema": {"type": "nothing"}}),
         ):
             await complain(client, tool, word, **arguments)
+
+        for tool in ("tell", "ASK", "ask\n", "ask_json2"):
+            with pytest.raises(MCPError, match="there is no tool") as caught:
+                await client.call_tool(tool, {})
+            assert caught.value.code == INVALID_PARAMS
 
     follow(work, {"refuses": {"other": ["ModelLoadError", "it is too large"]}})
 

@@ -135,7 +135,6 @@ def test_options_have_ollamas_names(server: Served) -> None:
         (GENERATE, {"prompt": "x", "template": "{{ .Prompt }}"}, "template is not supported"),
         (GENERATE, {"prompt": "x", "raw": True, "system": "y"}, "raw and system"),
         (GENERATE, {"prompt": "x", "raw": True, "think": "low"}, "no template is used"),
-        (GENERATE, {"prompt": " "}, "the prompt"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(

@@ -31,7 +31,7 @@ def test_curl_gets_an_answer_a_stream_and_an_error() -> None:
         assert json.loads(curl())["choices"][0]["message"]["content"] == "The Rhine."
         *_, last, end = curl(stream=True).split("\n\n")
         assert (last, end) == ("data: [DONE]", "")
-        assert "top_k" in json.loads(curl(top_k=-1))["error"]["message"]
+        assert "top_k" in json.loads(curl(top_k=-2))["error"]["message"]
 
 
 def installed(package: str) -> Path:

@@ -45,6 +45,8 @@ _MOST_RESOURCES = 12
 _MOST_CHARS = 40_000
 _MOST_SENTENCE = 300
 _READ = 64 << 10
+_ERRORS, _KEYLESS = 400, (401, 403)
+"""Statuses of HTTP: from where on they are errors, and those that a key may help against."""
 _LAST_BYTES = 2_000
 _Content = types.ContentBlock | types.TextResourceContents | types.BlobResourceContents
 
@@ -70,6 +72,7 @@ class Connection:
         self._notify = notify
         self._client: Client | None = None
         self._stderr = _Stderr()
+        self._statuses = list[int]()  # of HTTP, the last that was an error
         self._gone = ""
         self._woken = asyncio.Event()
 
@@ -113,7 +116,7 @@ class Connection:
             try:
                 async with asyncio.timeout(START_S):
                     client = Client(
-                        _transport(self.server, self._stderr),
+                        _transport(self.server, self._stderr, self._statuses),
                         client_info=types.Implementation(name="localspec", version=__version__),
                         message_handler=self._on_message,
                         cache=None,
@@ -180,7 +183,7 @@ class Connection:
             case OSError():
                 return f"cannot be started or reached ({error.strerror or error})"
             case MCPError():
-                return f"answered with an error: {error.error.message}"
+                return _answer(self._statuses, error.error.message)
             case ValidationError():
                 return "sent what is not MCP"
         return f"failed ({type(error).__name__}: {error})"
@@ -238,13 +241,37 @@ class Connection:
         self._notify(f"MCP server {self.server.name}: {printable_line(text)[:_MOST_SENTENCE]}")
 
 
+def _answer(statuses: Sequence[int], message: str) -> str:
+    """Return what a server's error means, as the rest of a sentence; `statuses` has that of HTTP, where there is one."""
+    if not statuses:
+        return f"answered with an error: {message}"
+    (status,) = statuses
+    if status in _KEYLESS:
+        return f"answered with HTTP {status}: it needs a key, or another one: give it in `headers` of the server's table"
+    return f"answered with HTTP {status}: {message}"
+
+
 @asynccontextmanager
-async def _transport(server: McpServer, stderr: "_Stderr") -> AsyncIterator["TransportStreams"]:
-    """Connect to a server, which is started where it is a program; yield the streams of its messages."""
+async def _transport(
+    server: McpServer, stderr: "_Stderr", statuses: list[int]
+) -> AsyncIterator["TransportStreams"]:
+    """Connect to a server, which is started where it is a program; yield the streams of its messages.
+
+    Args:
+        server: which.
+        stderr: takes what a program writes there.
+        statuses: gets the status of the last answer of HTTP that was an error, in place of others.
+    """
     if server.url:
-        timeout = httpx2.Timeout(_CONNECT_S, read=_SILENCE_S)
+
+        async def note(response: httpx2.Response) -> None:
+            statuses[:] = [response.status_code] if response.status_code >= _ERRORS else []
+
+        timeout, hooks = httpx2.Timeout(_CONNECT_S, read=_SILENCE_S), {"response": [note]}
         async with (
-            httpx2.AsyncClient(headers=server.headers, timeout=timeout) as client,
+            httpx2.AsyncClient(
+                headers=server.headers, timeout=timeout, event_hooks=hooks
+            ) as client,
             streamable_http_client(server.url, http_client=client) as streams,
         ):
             yield streams

@@ -1,13 +1,15 @@
 """Servers that hang, die, lie, and change their mind: they cost their tools, and nothing else."""
 
 import os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event, Thread, Timer
 
 import pytest
 
 from localspec.messages import ToolCall
 from localspec.toolbox.mcp import connection
+from localspec.toolbox.mcp.servers import McpServer
 from tests.support.processes import alive
 from tests.toolbox.mcp.boxes import opened, stranger
 from tests.waiting import until
@@ -48,6 +50,34 @@ def test_one_that_does_not_start_costs_its_tools_alone(
         assert box.names == ["odd__echo"] * len(others)
         (note,) = box.notes
         assert word in note
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, "HTTP 401: it needs a key, or another one: give it in `headers`"),
+        (403, "HTTP 403: it needs a key"),
+        (500, "HTTP 500: "),
+        (429, "HTTP 429: "),
+    ],
+)
+def test_one_that_refuses_over_http_says_with_which_status(status: int, words: str) -> None:
+    class Refusal(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with opened(McpServer("odd", (), url=f"http://127.0.0.1:{server.server_port}")) as box:
+            (note,) = box.notes
+            assert words in note
+        server.shutdown()
 
 
 def test_a_call_that_hangs_has_its_time_and_can_be_stopped() -> None:
