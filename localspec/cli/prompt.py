@@ -442,7 +442,10 @@ class QuestionFlags:
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")
             if not quiet:
                 notice(f"no file matches {name}: sent as text")
-        files += index.documents(typed or text, before)
+        passages = index.documents(typed or text, before)
+        if (missed := index.missed_line(passages)) and not quiet:
+            notice(missed)
+        files += passages
         # Last: what fails before it costs no speech.
         return question_with(text, [*files, *([_recorded()] if self.listen else [])])
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.passages import Passage
+from localspec.retrieval.scripts import asked_words, searchable
 from localspec.storage import database
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
@@ -59,7 +60,32 @@ CREATE TRIGGER vector_inserted AFTER INSERT ON vector BEGIN UPDATE vector_versio
 
 CREATE TRIGGER vector_deleted AFTER DELETE ON vector BEGIN UPDATE vector_version SET number = number + 1; END;
 """,
+    # What was indexed as one word, since its script writes none apart, is indexed again.
+    """
+DROP TRIGGER passage_inserted;
+
+DROP TRIGGER passage_deleted;
+
+INSERT INTO word(word, rowid, name, heading, text)
+    SELECT 'delete', id, name, heading, text FROM passage
+    WHERE searchable(name) <> name OR searchable(heading) <> heading OR searchable(text) <> text;
+
+INSERT INTO word(rowid, name, heading, text)
+    SELECT id, searchable(name), searchable(heading), searchable(text) FROM passage
+    WHERE searchable(name) <> name OR searchable(heading) <> heading OR searchable(text) <> text;
+
+CREATE TRIGGER passage_inserted AFTER INSERT ON passage BEGIN
+    INSERT INTO word(rowid, name, heading, text)
+    VALUES (new.id, searchable(new.name), searchable(new.heading), searchable(new.text));
+END;
+
+CREATE TRIGGER passage_deleted AFTER DELETE ON passage BEGIN
+    INSERT INTO word(word, rowid, name, heading, text)
+    VALUES ('delete', old.id, searchable(old.name), searchable(old.heading), searchable(old.text));
+END;
+""",
 )
+_FUNCTIONS = {"searchable": searchable}
 # The weights are those of a word in the file's name, in the heading, in the text.
 _SEARCH = "SELECT rowid, -bm25(word, 6.0, 2.0, 1.0) AS score FROM word WHERE word MATCH ? ORDER BY score DESC, rowid LIMIT ?"
 _PASSAGE = "SELECT path, name, first, last, heading, text FROM passage JOIN file ON file.id = file WHERE passage.id = ?"
@@ -75,7 +101,6 @@ _PUT_VECTOR = (
 PassageRow = tuple[int, str, str, str]
 """The number of a passage, the name of its file, its heading and its text."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
-_WORD = re.compile(r"\w+")
 _MOST_WORDS, _MOST_HITS = 32, 8_000
 """Of a question; passages that are scored, about a microsecond each."""
 # They are in most passages, and say nothing of what a question is about.
@@ -165,9 +190,11 @@ class Index:
         self.path, self._only_read = path, False
         with self._errors():
             if make:
-                self._database = database.open_database(path, _STEPS)
+                self._database = database.open_database(path, _STEPS, functions=_FUNCTIONS)
             else:
-                self._database, self._only_read = database.open_to_read(path, _STEPS)
+                self._database, self._only_read = database.open_to_read(
+                    path, _STEPS, functions=_FUNCTIONS
+                )
         self._database.row_factory = None
 
     def close(self) -> None:
@@ -283,9 +310,9 @@ class Index:
 
     def _query_terms(self, question: str) -> list[str]:
         """Return the words to look for, as FTS5 takes them."""
-        words = list(dict.fromkeys(_WORD.findall(question.casefold())))
-        words = ([each for each in words if each not in _STOP] or words)[:_MOST_WORDS]
-        terms = [f'"{each}"' for each in words]
+        words, cut = asked_words(question)
+        words = [each for each in words if each not in _STOP] or ([] if cut else words)
+        terms = [*(f'"{each}"' for each in words), *cut][:_MOST_WORDS]
         # In how many passages each is, as far as it is worth counting.
         count = "SELECT count(*) FROM (SELECT 1 FROM word WHERE word MATCH ? LIMIT ?)"
         hits = {each: self._rows(count, each, _MOST_HITS + 1)[0][0] for each in terms}

@@ -110,6 +110,11 @@ def as_documents(
     return (*documents, DocumentPart(_INSTRUCTION, _how(following, len(documents), again)))
 
 
+def nothing_fits(documents: Sequence[DocumentPart]) -> bool:
+    """Return whether documents of a question are the word that no passage fits it."""
+    return any(each.name == _INSTRUCTION and each.text == _NOTHING for each in documents)
+
+
 def within(passages: Iterable[PassageText], budget: int) -> list[PassageText]:
     """Return the first passages that fit into so many tokens together; one that does not is left out for others that do."""
     fitting = list[PassageText]()

@@ -12,6 +12,7 @@ from localspec.options import PASSAGE_TOKENS
 from localspec.session.citing import (
     PassageText,
     as_documents,
+    nothing_fits,
     passages_in,
     within,
 )
@@ -86,6 +87,11 @@ class Docs:
         if not self.name:
             return ()
         return as_documents(self._passages(question), passages_in(before), self.tokens)
+
+    def missed_line(self, documents: Sequence[DocumentPart]) -> str:
+        """Return a line for the user where no passage fits a question; empty where one does."""
+        told = f"nothing in the index {self.name!r} fits this question; the model is told so"
+        return told if nothing_fits(documents) else ""
 
     def search_docs(self, question: str) -> str:
         """Search the user's documents for passages, each under its path and lines.

@@ -4,7 +4,7 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -27,7 +27,12 @@ class DatabaseTooNewError(sqlite3.DatabaseError):
 
 
 def open_database(
-    path: Path, steps: Sequence[str], *, make: bool = True, busy_s: float = _BUSY_S
+    path: Path,
+    steps: Sequence[str],
+    *,
+    make: bool = True,
+    busy_s: float = _BUSY_S,
+    functions: Mapping[str, Callable[[str], str]] | None = None,
 ) -> sqlite3.Connection:
     """Open a file for any thread, and bring it up to date.
 
@@ -36,6 +41,7 @@ def open_database(
         steps: scripts, their statements separated by blank lines; step n takes a file from `user_version` n to n + 1.
         make: whether it is made, with its directory, if it is missing.
         busy_s: how long to wait for another program, now and with each statement.
+        functions: of a text, by the names that steps and triggers call them; each text has one value.
 
     Raises:
         OSError: it cannot be made or written.
@@ -46,6 +52,8 @@ def open_database(
     # SQLite gives its log the same mode as the file.
     os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))
     connection, until_s = _connected(path.absolute().as_uri(), busy_s), time.monotonic() + busy_s
+    for name, function in (functions or {}).items():
+        connection.create_function(name, 1, function, deterministic=True)
     try:
         while True:
             try:
@@ -63,7 +71,11 @@ def open_database(
 
 
 def open_to_read(
-    path: Path, steps: Sequence[str], *, oldest: int | None = None
+    path: Path,
+    steps: Sequence[str],
+    *,
+    oldest: int | None = None,
+    functions: Mapping[str, Callable[[str], str]] | None = None,
 ) -> tuple[sqlite3.Connection, bool]:
     """Open a file; return it, and whether it can only be read. That may be so on a full disk, a read-only one, or without the right.
 
@@ -71,13 +83,14 @@ def open_to_read(
         path: the file.
         steps: as `open_database` takes them.
         oldest: the first version that can be read as it is; by default only the last one.
+        functions: likewise.
 
     Raises:
         OSError: it cannot be read.
         sqlite3.Error: so is it, or it is damaged.
     """
     try:
-        return open_database(path, steps, make=False), False
+        return open_database(path, steps, make=False, functions=functions), False
     except (OSError, sqlite3.Error) as error:
         if not may_be_whole(error):
             raise

@@ -564,7 +564,10 @@ class Session:
     ) -> Message:
         docs, question = self.docs.parse_mention(text)
         files = attached(question, self.folder, {**self.tray.held, **own})
-        return question_with(text, [*staying, *files, *docs.documents(question, before)])
+        passages = docs.documents(question, before)
+        if missed := docs.missed_line(passages):
+            self.note(missed)
+        return question_with(text, [*staying, *files, *passages])
 
     def _request(self, parent: int, seed: int | None = None) -> None:
         """Request an answer to the message `parent`, or more of it if it is an answer."""

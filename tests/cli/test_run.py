@@ -199,3 +199,5 @@ def test_an_answer_has_its_passages_and_its_citations(model: tuple[str, str]) ->
     assert [each.split(" ", 2)[1] for each in read] == ["[1]", "[2]"]
     assert all(each.endswith(".md:1-3 · read") for each in read)
     assert "cites none of its 2 passages" in last
+    missed = localspec(*words, "Zebras?", *model)
+    assert "nothing in the index 'notes' fits this question; the model is told so" in missed.err
