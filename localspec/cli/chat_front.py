@@ -70,18 +70,19 @@ def start_chat(
                 own_models=not settings.named_model and settings.server is None,
                 own_ctx=settings.given.get("ctx") is None,
             )
-        farewell = ""
+        unsaved = None
         try:
             if give_back is not None:
-                return _on_screens(session, preferences, give_back)
-            with unwind_on_terminate():
-                return _in_lines(session, preferences, plain=plain, quiet=quiet)
+                code = _on_screens(session, preferences, give_back)
+            else:
+                with unwind_on_terminate():
+                    code = _in_lines(session, preferences, plain=plain, quiet=quiet)
         finally:
-            if sys.stdin.isatty() and sys.stderr.isatty() and not quiet:
-                farewell = session.farewell
-            session.close()
-            if farewell:
-                notice(farewell)
+            if (unsaved := session.close()) is not None:
+                notice(unsaved.line)
+            elif sys.stdin.isatty() and sys.stderr.isatty() and not quiet and session.farewell:
+                notice(session.farewell)
+        return code or (0 if unsaved is None else unsaved.code)
 
 
 def _session(

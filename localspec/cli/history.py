@@ -17,7 +17,7 @@ from localspec.cli.options import (
     with_settings,
 )
 from localspec.cli.progress import print_list
-from localspec.display import clean, clean_line
+from localspec.display import clean, clean_line, notice
 from localspec.errors import HistoryError, UsageError
 from localspec.session.conversation import History, StoredConversation, tags_of
 from localspec.session.export import Mask, exported, write_export
@@ -133,6 +133,8 @@ def _opened(*, changes: bool = False) -> Iterator[History]:
     try:
         if archive.trouble is not None and (changes or not archive.is_readable):
             raise HistoryError(archive.trouble)
+        if line := archive.taken_in_line:
+            notice(line)
         before = archive.trouble
         yield archive
         if archive.trouble != before:  # it could not be read, and seemed to be empty

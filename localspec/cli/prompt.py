@@ -152,6 +152,8 @@ def stored_conversation(name: str) -> "StoredConversation":
     from localspec.session.conversation import History  # noqa: PLC0415 - few continue one
 
     with closing(History(data_dir() / "history")) as history:
+        if line := history.taken_in_line:
+            notice(line)
         latest = history.latest()
         if latest is None:
             raise UsageError("no conversation to continue yet: ask without -c (--continue)")

@@ -189,12 +189,19 @@ def run(
         launch, keep=tools.wanted, workload=workload, given=settings.given_sampling * remote
     )
     answer = RunAnswer(load, request, turns, output, saved, message, default, own=settings.own)
-    outcome = answer.outcome()
+    unsaved = None
+    try:
+        outcome = answer.outcome()
+        if saved is not None and outcome is not None:
+            saved.set_pair(saved.pair if remote else name_of(with_names(launch)))
+    finally:
+        if saved is not None and (unsaved := saved.history.close()) is not None:
+            notice(unsaved.line)
     if outcome is None:
         return INTERRUPTED
-    if saved is not None:
-        _save(saved, outcome, saved.pair if remote else name_of(with_names(launch)))
-    code = _report(outcome, text, request, output, workload)
+    code = _report(outcome, text, request, output, workload) or (
+        0 if unsaved is None else unsaved.code
+    )
     cancelled = turns.stopped or outcome.reply.stop_reason is StopReason.CANCELLED
     return INTERRUPTED if cancelled else code
 
@@ -263,22 +270,13 @@ def _saved_conversation(
     from localspec.session.conversation import History, SavedConversation  # noqa: PLC0415 - a feature that can be taken away
 
     saved = SavedConversation(History(data_dir() / "history"))
+    if not output.quiet and (line := saved.history.taken_in_line):
+        notice(line)
     if conversation is not None:
         saved.open(conversation.id)
         if not (output.quiet or output.json_):
             notice(saved.continuing)
     return saved
-
-
-def _save(saved: "SavedConversation", outcome: RunOutcome, pair: str) -> None:
-    """Save replies and results of calls, and the pair that was loaded."""
-    saved.set_pair(pair)
-    for each in outcome.replies:
-        if isinstance(each, Reply):
-            saved.add_reply(each, outcome.target)
-        else:
-            saved.add_result(each)
-    saved.history.close()
 
 
 class AnswerHereError(LocalspecError):
@@ -313,7 +311,7 @@ class RunAnswer:
     ) -> None:
         self._load, self._request, self._turns = load, request, turns
         self._output, self._own = output, own
-        self._saved, self._unsaved = saved, message
+        self._saved, self._unsaved, self._n_saved = saved, message, 0
         self._notices = [default] if default else []
         bound = request.options.answer_grammar is not None
         self._writer = AnswerWriter(output, calls=load.keep, bound=bound)
@@ -366,19 +364,31 @@ class RunAnswer:
             self._unsaved = None
             self._request = msgspec.structs.replace(self._request, conversation=self._saved.number)
 
+    def _save_results(self) -> None:
+        """Save the results of calls that came since the last reply, which is saved as it comes."""
+        new, self._n_saved = self._turns.items[self._n_saved :], len(self._turns.items)
+        for each in new:
+            if self._saved is not None and not isinstance(each, Reply):
+                self._saved.add_result(each)
+
     def _reply(self, engine: Engine, interrupts: Interrupts) -> Reply:
         """Return the last reply.
 
         Raises:
             AnswerHereError: a server cannot answer, and this process may.
         """
+        target = engine.ready.target
 
         def answer(request: Request) -> Reply:
-            return self._writer.write(iterate(engine.stream(request)))
+            events = iterate(engine.stream(request))
+            if self._saved is not None:
+                self._save_results()
+                events = recorded(events, self._saved, target)
+            return self._writer.write(events)
 
         self._save_question()
         try:
-            return self._turns.last_reply(self._request, answer, lambda: interrupts.is_set)
+            last = self._turns.last_reply(self._request, answer, lambda: interrupts.is_set)
         except EngineGone as error:
             if self._may_repeat(engine):
                 raise AnswerHereError(f"{error}: loading the model here") from None
@@ -392,6 +402,8 @@ class RunAnswer:
             raise AnswerHereError(
                 "the server's context is too small for this prompt: loading the model here"
             ) from None
+        self._save_results()
+        return last
 
     def _may_repeat(self, engine: Engine) -> bool:
         """Return whether nothing came of the question yet; calls are not carried out twice."""
@@ -401,6 +413,24 @@ class RunAnswer:
         for note in () if self._output.quiet else (*self._notices, *notes):
             notice(note)
         self._notices.clear()
+
+
+def recorded(events: Iterator[Event], saved: "SavedConversation", model: str) -> Iterator[Event]:
+    """Yield events; save the reply as it comes, so that it is there whatever ends this process."""
+    recorder = None
+    try:
+        for event in events:
+            if isinstance(event, Text | Finished) and recorder is None:
+                recorder = saved.begin_reply(model)
+            if isinstance(event, Text) and recorder is not None:
+                recorder.feed(event.text, thinking=event.thinking)
+            if isinstance(event, Finished) and recorder is not None:
+                saved.finish_reply(recorder, event.reply, event.reply.message)
+                recorder = None
+            yield event
+    finally:
+        if recorder is not None:
+            recorder.cut()
 
 
 class AnswerWriter:

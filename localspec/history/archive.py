@@ -74,10 +74,10 @@ class History(HistoryDatabase):
         self._store = directory.parent / "store" / "said.db"
         self._clock, self._stopwatch = clock, stopwatch
         # What a dead process left streaming is cut; one that lives on simply goes on writing.
-        streaming = self.read("SELECT id FROM message WHERE state = 'streaming' LIMIT 1")
-        if streaming and self.trouble is None:
+        if self.trouble is None and self.read("SELECT message FROM growing LIMIT 1"):
+            cut = "UPDATE message SET state = 'cut' WHERE id IN (SELECT message FROM growing) AND state = 'streaming'"
             with suppress(HistoryError):
-                self.change(("UPDATE message SET state = 'cut' WHERE state = 'streaming'", ()))
+                self.change((cut, ()))
 
     def create(self, *, system: str | None = None, pair: str = "", settings: str = "") -> int:
         """Begin a conversation; return its id."""

@@ -13,12 +13,16 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from localspec.errors import HistoryError
+from localspec.history.kept import KeptChanges, KeptRow, others, taken
 from localspec.history.media import MediaFiles
 from localspec.storage.database import (
     DatabaseTooNewError,
@@ -83,21 +87,81 @@ CREATE TABLE tag (
 """
 # What the user thinks of a reply: `good`, `bad`, or nothing.
 _FOURTH = "ALTER TABLE message ADD COLUMN mark TEXT NOT NULL DEFAULT '';"
-STEPS = (_FIRST, _SECOND, _THIRD, _FOURTH)
+# Replies that are being written, so that nothing looks through all messages for them; what was kept beside the file and is
+# in it; messages in scripts without spaces, letter by letter; how far work in the background has come. A step costs the
+# same however much there is: the replies of a dead program are among the last messages.
+_FIFTH = """
+CREATE TABLE growing (message INTEGER PRIMARY KEY) STRICT;
+
+INSERT INTO growing SELECT id FROM (SELECT id, state FROM message ORDER BY id DESC LIMIT 2000) WHERE state = 'streaming';
+
+CREATE TRIGGER growing_inserted AFTER INSERT ON message WHEN new.state = 'streaming' BEGIN
+    INSERT OR IGNORE INTO growing VALUES (new.id);
+END;
+
+CREATE TRIGGER growing_updated AFTER UPDATE OF state ON message WHEN new.state != old.state BEGIN
+    DELETE FROM growing WHERE message = new.id;
+    INSERT INTO growing SELECT new.id WHERE new.state = 'streaming';
+END;
+
+CREATE TRIGGER growing_deleted AFTER DELETE ON message WHEN old.state = 'streaming' BEGIN
+    DELETE FROM growing WHERE message = old.id;
+END;
+
+CREATE TABLE taken (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+
+CREATE VIRTUAL TABLE letters USING fts5(content, columnsize=0, tokenize='unicode61 remove_diacritics 2');
+
+CREATE TRIGGER letters_deleted AFTER DELETE ON message BEGIN
+    DELETE FROM letters WHERE rowid = old.id;
+END;
+
+CREATE TABLE chore (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+INSERT INTO chore SELECT 'letters', max(id) + 1 FROM message HAVING max(id) IS NOT NULL;
+"""
+STEPS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 _OLDEST = 4
 """The first version that can be read as it is: later steps help the search."""
-RETRY_S, _CHECK_S = 10.0, 0.1
+BUSY_S, RETRY_S, _CHECK_S = 5.0, 10.0, 0.1
 _WITH_MEDIA = "SELECT acts FROM message WHERE acts LIKE '{\"media\"%'"
 _HASH = re.compile(r"[0-9a-f]{64}")
 # A chat adds far fewer rows while another one is in trouble, and two in trouble rarely draw the same number.
 _GAP = 10_000
 _NO_MEDIA: Mapping[str, bytes] = MappingProxyType({})
+NOT_SAVED = 7
+"""The exit code of a command that gave an answer and could not keep it."""
 NEW = object()
 """Stands for the id of the row that the same call of `save` adds."""
 
 Table = Literal["conversation", "message"]
 Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsaved:
+    """What a program that ends could not write into the database.
+
+    Args:
+        kept: whether it is kept beside it, for the next program that starts; else it is lost.
+        reason: why, on one line.
+    """
+
+    kept: bool
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """What became of it, on one line."""
+        if self.kept:
+            return f"not in the history yet ({self.reason}): it is kept beside it, and the next localspec saves it"
+        return f"not saved, lost when this ends: {self.reason}"
+
+    @property
+    def code(self) -> int:
+        """The exit code: not 0 where it is lost."""
+        return 0 if self.kept else NOT_SAVED
 
 
 class RowChange(NamedTuple):
@@ -118,6 +182,7 @@ class HistoryDatabase:
 
     Attributes:
         trouble: why nothing is saved, on one line; None while all is well.
+        taken_in: how many messages are saved now that an earlier program could not save.
     """
 
     def __init__(self, path: Path) -> None:
@@ -128,10 +193,13 @@ class HistoryDatabase:
         self._media, self._waiting_media = MediaFiles(path.parent / "media"), dict[str, bytes]()
         self._ids: Iterator[int] = count()
         self._tried_s, self._only_read = 0.0, False
+        self._kept, self._kept_in = KeptChanges(path.parent / "kept"), path.parent / "kept"
+        self.taken_in, self._reason = 0, ""
         self.trouble: str | None = None
         try:
-            self._connection = open_database(path, STEPS)
-            _look_for_damage(self._connection)
+            self._connection = open_database(path, STEPS, busy_s=BUSY_S)
+            look_for_damage(self._connection)
+            self._take_in()
         except (OSError, sqlite3.Error) as error:
             if self._connection is not None:
                 self._connection.close()
@@ -152,6 +220,13 @@ class HistoryDatabase:
             except sqlite3.Error as error:
                 self._note(error)
                 return []
+
+    @property
+    def taken_in_line(self) -> str:
+        """What an earlier program could not save and is saved now, on one line; empty if there was nothing."""
+        if not self.taken_in:
+            return ""
+        return f"saved {self.taken_in} messages that an earlier localspec could not save"
 
     @property
     def is_readable(self) -> bool:
@@ -197,6 +272,8 @@ class HistoryDatabase:
                 key = (table, added if number is None else number)
                 own = {"id": added} if number is None else self._waiting.get(key, {})
                 self._waiting[key] = own | _with_id(values, added)
+            if not any(each.values.get("state") == "streaming" for each in changes):
+                self._keep()
         return added
 
     def change(self, *statements: tuple[str, Sequence[Any]]) -> None:
@@ -229,6 +306,8 @@ class HistoryDatabase:
             self._waiting_media = {
                 sha256: data for sha256, data in self._waiting_media.items() if sha256 in waiting
             }
+            if self._kept.name:
+                self._keep()
             self._empty_log()
 
     def remove_unnamed_media(self) -> None:
@@ -266,11 +345,13 @@ class HistoryDatabase:
                 self._connection = None
             # It may still be full, or have changed so that this does not fit any more.
             with suppress(OSError, sqlite3.Error):
-                file = open_database(self._path, STEPS)
+                file = open_database(self._path, STEPS, busy_s=BUSY_S)
                 try:
                     with transaction(file):
                         self._media.write(self._waiting_media)
                         _make(file, changes)
+                        if self._kept.name:
+                            file.execute("INSERT INTO taken VALUES (?)", (self._kept.name,))
                 except (OSError, sqlite3.Error):
                     file.close()
                     raise
@@ -278,16 +359,49 @@ class HistoryDatabase:
                     self._connection.close()
                 self._connection, self._waiting, self.trouble = file, {}, None
                 self._waiting_media, self._only_read = {}, False
+                self._kept.forget()
             if self._connection is None:
                 self._read_only()
 
-    def close(self) -> None:
-        """Write what waits, and close the file; closing twice is harmless."""
+    def close(self) -> Unsaved | None:
+        """Write what waits, and close the file; closing twice is harmless. Return what could not be written; None if all was."""
         with self._lock:
             self.retry(wait_s=0)
+            unsaved = None
+            if self._waiting and self.trouble is not None:
+                unsaved = Unsaved(self._keep(), self._reason)
+            self._kept.release()
+            self._waiting = {}
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+            return unsaved
+
+    def _keep(self) -> bool:
+        """Keep what waits beside the file, and return whether that is done; a disk that takes nothing takes neither."""
+        if not self._waiting:
+            self._kept.forget()
+            return True
+        rows = [KeptRow(table, number, each) for (table, number), each in self._waiting.items()]
+        try:
+            self._kept.write(rows, self._waiting_media)
+        except OSError:
+            return False
+        return True
+
+    def _take_in(self) -> None:
+        """Write what earlier programs have kept beside the file; what cannot be written now stays there."""
+        connection = self._connection
+        for place in others(self._kept_in) if connection else ():
+            with suppress(OSError, sqlite3.Error, msgspec.DecodeError), taken(place) as kept:
+                assert connection is not None  # noqa: S101 - there is one
+                with transaction(connection):
+                    name = (place.name,)
+                    known = connection.execute("SELECT 1 FROM taken WHERE name = ?", name)
+                    if kept is not None and not known.fetchone():
+                        self._media.write(kept.media)
+                        connection.execute("INSERT INTO taken VALUES (?)", name)
+                        self.taken_in += write_kept(connection, kept.rows)
 
     def _read_only(self) -> None:
         """Open the file to read it, as far as that is possible."""
@@ -311,7 +425,8 @@ class HistoryDatabase:
             raise HistoryError(f"the history cannot do that: {error}") from error
         if self.trouble is not None:
             return
-        self.trouble, last = f"the history cannot be saved ({reason_of(error)}): ", 0
+        self._reason = reason_of(error)
+        self.trouble, last = f"the history cannot be saved ({self._reason}): ", 0
         if isinstance(error, DatabaseTooNewError):
             self._tried_s = math.inf
             self.trouble = f"the history cannot be saved: {error}; nothing is saved until then"
@@ -329,7 +444,7 @@ class HistoryDatabase:
         self._ids = count(last + _GAP * (1 + secrets.randbelow(_GAP)))
 
 
-def _look_for_damage(connection: sqlite3.Connection) -> None:
+def look_for_damage(connection: sqlite3.Connection) -> None:
     """Check all of a usual file, the beginning of a huge one; about a tenth of a second at most.
 
     Raises:
@@ -364,6 +479,56 @@ def _make(connection: sqlite3.Connection, changes: Sequence[RowChange]) -> int:
             sql = f"UPDATE {table} SET {pairs} WHERE id = :id"  # noqa: S608 - names from here
             connection.execute(sql, {**_with_id(values, added), "id": number})
     return added
+
+
+def write_kept(connection: sqlite3.Connection, rows: Sequence[KeptRow]) -> int:
+    """Write rows that were kept, new ones under ids of the file; return how many messages there are among them.
+
+    What belongs to a conversation that was deleted meanwhile begins one of its own.
+    """
+    ids: dict[tuple[str, int], int] = {}
+    fresh = [each for each in rows if "id" in each.values]
+    for each in sorted(fresh, key=lambda row: (row.table, row.id)):
+        values = {key: value for key, value in each.values.items() if key != "id"}
+        if each.table == "conversation":
+            ids["conversation", each.id] = _make(
+                connection, [RowChange("conversation", None, {**values, "leaf": None})]
+            )
+            continue
+        own = _known(connection, ids, "conversation", values["conversation"])
+        if own is None:
+            begun = {"created_s": values["created_s"], "updated_s": values["created_s"]}
+            own = _make(connection, [RowChange("conversation", None, begun)])
+            ids["conversation", values["conversation"]] = own
+        parent = _known(connection, ids, "message", values["parent"])
+        values |= {"conversation": own, "parent": parent}
+        if values["state"] == "streaming":
+            values["state"] = "cut"
+        ids["message", each.id] = _make(connection, [RowChange("message", None, values)])
+    for each in rows:
+        number = _known(connection, ids, each.table, each.id)
+        values = {key: each.values[key] for key in each.values if key != "id"}
+        if "leaf" in values:
+            values["leaf"] = _known(connection, ids, "message", values["leaf"])
+        is_left = each.table == "conversation" or each not in fresh
+        if values.get("state") == "streaming":
+            values["state"] = "cut"
+        if number is not None and is_left and values:
+            _make(connection, [RowChange(each.table, number, values)])
+    return sum(each.table == "message" for each in fresh)
+
+
+def _known(
+    connection: sqlite3.Connection,
+    ids: Mapping[tuple[str, int], int],
+    table: str,
+    number: int | None,
+) -> int | None:
+    """Return the id of a row in the file; None where it is not there."""
+    if number is None or (table, number) in ids:
+        return None if number is None else ids[table, number]
+    row = connection.execute(f"SELECT id FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608
+    return None if row is None else int(row["id"])
 
 
 def _hashes(acts: Iterable[str]) -> set[str]:

@@ -14,6 +14,7 @@ from localspec.decoding.round import StopReason
 from localspec.display import clean_line, printable_line
 from localspec.errors import UsageError
 from localspec.history.archive import History
+from localspec.history.database import Unsaved
 from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import (
     Mark,
@@ -43,6 +44,7 @@ __all__ = [
     "SavedConversation",
     "StoredConversation",
     "StoredMessage",
+    "Unsaved",
     "content_of",
     "tags_of",
 ]
@@ -165,14 +167,12 @@ class SavedConversation:
         return added
 
     def add_reply(self, reply: Reply, model: str) -> None:
-        """Add a whole reply to the last message.
+        """Add a whole reply of a model to the last message."""
+        self.finish_reply(self.begin_reply(model), reply, reply.message)
 
-        Args:
-            reply: the reply.
-            model: the model that gave it.
-        """
-        recorder = self.history.begin_reply(self._id, self.messages[-1].id, model)
-        self.finish_reply(recorder, reply, reply.message)
+    def begin_reply(self, model: str) -> ReplyRecorder:
+        """Begin a reply of a model to the last message; it is saved as it comes."""
+        return self.history.begin_reply(self._id, self.messages[-1].id, model)
 
     def finish_reply(
         self,

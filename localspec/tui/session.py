@@ -34,7 +34,12 @@ from localspec.session.attachments import (
     with_mentions,
 )
 from localspec.session.compaction import NEARLY_FULL, is_request, options_for
-from localspec.session.conversation import ReplyRecorder, SavedConversation, StoredMessage
+from localspec.session.conversation import (
+    ReplyRecorder,
+    SavedConversation,
+    StoredMessage,
+    Unsaved,
+)
 from localspec.session.documents import Docs
 from localspec.tui.exchange import Exchange
 from localspec.tui.models import Models
@@ -180,6 +185,9 @@ class Session:
             raise self._fault
         if self.work is not None:
             yield from self.work.news()
+        if line := self.talk.history.taken_in_line:
+            self.talk.history.taken_in = 0
+            yield line
         before, self._trouble = self._trouble, self.talk.history.trouble
         if self._trouble != before:
             yield self._trouble or _SAVED_AGAIN
@@ -213,14 +221,14 @@ class Session:
         self.models.wanted.clear()
         self._load(self.models.loaded or self.models.named(""), restarts=True)
 
-    def close(self) -> None:
-        """Save what the models have evaluated, and end the engine."""
+    def close(self) -> Unsaved | None:
+        """Save what the models have evaluated, and end the engine; return what could not be saved of what was said."""
         self.save_state()
         if self.work is not None:
             self.work.close()
         self._break_off()
         self.engine.close()
-        self.talk.history.close()
+        return self.talk.history.close()
 
     def stop(self) -> bool:
         """Stop what runs; return whether there was something. What is there already is kept."""
