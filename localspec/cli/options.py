@@ -508,8 +508,11 @@ class Settings:
         if self.server is not None:  # whose own sampling holds
             return changed(ReplyOptions(), values)
         name = model or values["target"] or values["pair"] or registry.default_pair
-        recommended = {k: v for k, v in registry.sampling(name).items() if k in self.unset}
-        return changed(ReplyOptions(), {**values, **recommended})
+        from localspec.models.sampling import recommended  # noqa: PLC0415 - reads headers
+
+        sampling, _ = recommended(str(name), registry, offline=bool(values["offline"]))
+        unset = {k: v for k, v in sampling.items() if k in self.unset or k not in KEYS}
+        return changed(ReplyOptions(), {**values, **unset})
 
     @property
     def gate(self) -> str:

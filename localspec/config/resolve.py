@@ -90,20 +90,23 @@ def is_offline() -> bool:
 
 
 def with_recommended(resolved: Mapping[str, Resolved], registry: "Registry") -> dict[str, Resolved]:
-    """Return settings with the sampling that the model's makers recommend, if none is set.
+    """Return settings with the sampling that the model's makers, or its file, recommend, if none is set.
 
     Args:
         resolved: what `resolve` returned.
         registry: says what is recommended.
     """
     name = str(resolved["target"].value or resolved["pair"].value or registry.default_pair)
-    origin = Origin(Level.MODEL, f"recommended for {name}")
-    recommended = {
+    from localspec.models.sampling import recommended  # noqa: PLC0415 - reads headers, with numpy
+
+    values, by = recommended(name, registry)
+    origin = Origin(Level.MODEL, by)
+    sampling = {
         key: Resolved(value, origin)
-        for key, value in registry.sampling(name).items()
-        if resolved[key].origin.level is Level.DEFAULT
+        for key, value in values.items()
+        if key in resolved and resolved[key].origin.level is Level.DEFAULT
     }
-    return {**resolved, **recommended}
+    return {**resolved, **sampling}
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str, Setting]]]:

@@ -19,6 +19,7 @@ from localspec.models.ledger import IMPORTS, PINS, TAILORED, pin_name
 from localspec.models.mmproj import encoded, in_words, mmproj_of, takes
 from localspec.models.names import look_up, models_of, resolve
 from localspec.models.registry import Registry
+from localspec.models.sampling import BY_FILE, of_header
 from localspec.models.store import Store
 from localspec.storage.files import size_text
 
@@ -164,7 +165,7 @@ def _of_file(path: Path, header: GgufHeader) -> dict[str, Fact]:
     # Heads alone often have none.
     tokenizer = header.tokenizer if "tokenizer.ggml.tokens" in header.metadata else None
     names = (tokenizer.model, tokenizer.pre) if tokenizer else ()
-    file_type = header.metadata.get("general.file_type")
+    file_type, sampling = header.metadata.get("general.file_type"), of_header(header)
     return {
         "architecture": header.architecture,
         "params": header.text("general.size_label"),
@@ -172,6 +173,8 @@ def _of_file(path: Path, header: GgufHeader) -> dict[str, Fact]:
         "context": header.context_length,
         "quant": _FILE_TYPES.get(file_type) if isinstance(file_type, int) else None,
         "drafting": how_it_drafts(header),
+        "sampling": [f"{name} {json.dumps(value)}" for name, value in sampling.items()] or None,
+        "sampling_is": BY_FILE if sampling else None,
         "licence": header.text("general.license"),
         "tokenizer": " ".join(filter(None, names)) or None,
         "n_vocab": tokenizer.n_vocab if tokenizer else None,
