@@ -43,7 +43,9 @@ def test_keys_become_options(tmp_path: Path, written: dict[str, Any], read: dict
     assert recommended(str(path), load_registry()) == (read, BY_FILE if read else "")
 
 
-def test_a_registry_goes_before_a_file_and_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+def test_a_registry_goes_before_a_file_and_a_file_that_changed_is_read_again(
+    tmp_path: Path,
+) -> None:
     registry = load_registry()
     assert recommended("qwen3-4b", registry)[1] == "recommended for qwen3-4b"
     path = gguf(tmp_path / "m.gguf", temp=0.5)
