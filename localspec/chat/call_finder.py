@@ -75,7 +75,7 @@ class _Probe:
         properties = {key: {"type": "string", "description": "A text."} for key in _TEXTS}
         schema = {"type": "object", "properties": properties, "required": []}
         self._tools = [Tool(name, schema, "A function.") for name in _NAMES]
-        self._prompt = template.render([Message.user("hello")], tools=self._tools)
+        self._prompt = template.as_written([Message.user("hello")], tools=self._tools)
         self._one_by_one: bool | None = None  # whether arguments are no JSON object
         self._answer = self._rendered(TextPart(_ANSWER))
         if _ANSWER not in self._answer:
@@ -101,7 +101,7 @@ class _Probe:
 
     def _rendered(self, *parts: TextPart | ToolCall) -> str:
         messages = [Message.user("hello"), Message("assistant", parts)]
-        return self._template.render(messages, tools=self._tools, add_generation_prompt=False)
+        return self._template.as_written(messages, tools=self._tools, add_generation_prompt=False)
 
     def _gaps(self, *arguments: Mapping[str, Any]) -> list[str]:
         """Return the texts before, between and behind the parts of calls: names, and arguments or their keys and values."""

@@ -22,6 +22,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _MOST_REASON_CHARS = 1000
+_OF_LISTS = ("append", "pop")
 
 
 class GenerationTag(Extension):
@@ -35,9 +36,19 @@ class GenerationTag(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+class _Environment(ImmutableSandboxedEnvironment):
+    """jinja2's, in which lists can be added to and taken from, as Kimi K2's template does: they are each question's own."""
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Return whether an attribute may be read."""
+        if isinstance(obj, list) and attr in _OF_LISTS:
+            return True
+        return super().is_safe_attribute(obj, attr, value)
+
+
 @lru_cache(maxsize=8)
 def _compiled(source: str, strict: bool) -> Template:
-    environment = ImmutableSandboxedEnvironment(
+    environment = _Environment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[GenerationTag, LoopControlExtension],
@@ -45,6 +56,10 @@ def _compiled(source: str, strict: bool) -> Template:
     )
     environment.intercepted_binops = frozenset(("*", "**"))  # so not calculated while it compiles
     environment.filters["tojson"] = _to_json
+    environment.filters["from_json"] = json.loads
+    environment.filters["safe"] = (
+        str  # nothing is HTML: jinja2's own has it that what is added to it is escaped
+    )
     environment.globals["raise_exception"] = _raise_exception
     return environment.from_string(source)
 

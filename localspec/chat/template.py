@@ -13,26 +13,38 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
+from os.path import commonprefix
 from typing import Any
 
-import msgspec
-
-from localspec.calls import CallFormat, Tool
+from localspec.calls import Tool
 from localspec.chat.jinja import JinjaError, render
-from localspec.chat.known_calls import known_format, written
+from localspec.chat.template_rules import GAP, NOTHING_SAID, RESCUES, RULES, Messages, Rule
+from localspec.chat.template_values import (
+    filled,
+    in_parts,
+    reads_responses,
+    tool_values,
+    values_of,
+    with_responses,
+    with_thoughts,
+)
 from localspec.chat.thinking import thinking_tags
 from localspec.chat.thinking_plan import ThinkingPlan, thinking_plan
+from localspec.chat.turns import complete
 from localspec.display import printable_line
 from localspec.errors import TemplateError
-from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult, to_json
+from localspec.messages import Message, TextPart, ToolCall
 
 _PROBE = "localspec-probe"  # a content that no template writes by itself
 _USER = "localspec-user"
 _UNKNOWN: tuple[bool, str | None] = (False, _PROBE)
 _NO_PARAMETERS = {"type": "object", "properties": {}, "required": []}
-_THOUGHTS = re.compile(r"\bmessage(?:\.|\[.)(thinking|reasoning)\b")
 _PARTS = re.compile(r"""['"]text['"]|\.text\b""")
-_THOUGHTS_AS_PART = re.compile(r"\btype\b\W+thinking\b")
+_ANCHOR = "\ud803"
+"""In front of a name in a prompt: no content has a lone surrogate."""
+SCHEMAS = "schemas with all fields"
+"""Name of what makes tools fit a template."""
+_DIGITS = re.compile(r"\d+")
 _MOST_VIEWS = 64
 
 
@@ -49,6 +61,8 @@ class ChatTemplate:
         eos_token: text of the EOS token, the same way.
         model: how errors call the model.
         clock: what `strftime_now` reads.
+        for_tools: the template for conversations with tools, under `tokenizer.chat_template.tool_use`; None where the
+            file has one for all.
 
     Attributes:
         thinking: how a reply is to think, see `thinking_as`.
@@ -65,22 +79,37 @@ class ChatTemplate:
         *,
         model: str = "the model",
         clock: Callable[[], datetime] = _now,
+        for_tools: str | None = None,
     ) -> None:
         if not source or not source.strip():
-            raise TemplateError(f"{model} has no chat template: use --raw")
+            raise TemplateError(
+                f"{model} has no chat template: it only goes on with plain texts, as run --raw and /v1/completions do"
+            )
         self.source = source
         self._model = model
+        self._think: str | None = None
         # Thinking that can be switched off is on, as in llama-server.
         self._constants = {"bos_token": bos_token, "eos_token": eos_token, "enable_thinking": True}
         self._clock = clock
         self._late: TemplateError | None = None
         self._render(None)
-        self._takes_system: bool | None = None
-        self._takes_later_system: bool | None = None
+        self._takes: dict[str, bool] = {}
         self._calls: tuple[bool, str | None] | None = _UNKNOWN
         self._takes_parts: bool | None = None
+        self._call_head: re.Pattern[str] | None = None
         self.thinking = ThinkingPlan()
         self._views: dict[str, ChatTemplate] = {}
+        self._for_tools: ChatTemplate | None = None
+        if for_tools and for_tools.strip():
+            self._for_tools = ChatTemplate(
+                for_tools, bos_token, eos_token, model=model, clock=clock
+            )
+
+    def offering(self, tools: bool) -> "ChatTemplate":
+        """Return the template for conversations with tools, or without."""
+        if not tools or self._for_tools is None:
+            return self
+        return self._for_tools.thinking_as(self._think)
 
     def thinking_as(self, think: str | None) -> "ChatTemplate":
         """Return this template for replies that think so, see `ReplyOptions`; None leaves it to the template."""
@@ -92,6 +121,7 @@ class ChatTemplate:
             note = printable_line(f"{self._model}'s chat template {plan.note}") if plan.note else ""
             view = copy(self)
             view.thinking = replace(plan, note=note)
+            view._think = think  # noqa: SLF001 - it is this one
             if len(self._views) == _MOST_VIEWS:
                 self._views.clear()
             self._views[think] = view
@@ -122,10 +152,7 @@ class ChatTemplate:
     ) -> str:
         """Return the text of a conversation, by default up to where the assistant's reply begins.
 
-        A template that refuses a system message, or passes over it in silence, gets the system text in front of the
-        first user turn, a blank line between: what Gemma's makers and llama.cpp do, rather than to lose it.
-        Later ones stay where they are, so that what was evaluated before them is of use; where the template does not
-        take them there, they become part of the turn before.
+        What a template loses or refuses is written as it takes it, see `template_rules`: nothing that was said is left out.
 
         Args:
             messages: the conversation, system prompt first; a template reads them as `to_json` has them, and
@@ -134,10 +161,10 @@ class ChatTemplate:
             add_generation_prompt: end with the header of the assistant's turn.
 
         Raises:
-            TemplateError: the template refuses these messages, or leaves out a picture or a sound, or fails, or takes
+            TemplateError: the template refuses a message even so, or leaves out a picture or a sound, or fails, or takes
                 too long or too much.
         """
-        text = self._rendered(messages, tools, add_generation_prompt)
+        text = self.fit(messages, tools=tools, add_generation_prompt=add_generation_prompt)[0]
         media = [part for each in messages for part in each.media]
         written = text.lower() if media else ""
         for part in media:
@@ -148,95 +175,221 @@ class ChatTemplate:
                 )
         return text
 
-    def _rendered(
-        self, messages: Sequence[Message], tools: Sequence[Tool], add_generation_prompt: bool
+    def as_written(
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Tool] = (),
+        add_generation_prompt: bool = True,
     ) -> str:
-        variables: dict[str, object] = {"add_generation_prompt": add_generation_prompt}
-        if tools:
-            variables |= self._of_tools(tools)
-        if any(each.role == "system" for each in messages[1:]):
-            if self._later_system_is_read():
-                with suppress(TemplateError):  # it may take one here, and not there
-                    return self._run(messages, variables)
-            messages = _with_system_in_turns(messages)
-        if messages and messages[0].role == "system" and not self._system_is_read():
-            messages = _with_system_in_first_user_turn(messages)
+        """Return the text of a conversation as the template itself has it, by no rule; raises as `render` does."""
+        variables = {**tool_values(tools), "add_generation_prompt": add_generation_prompt}
         return self._run(messages, variables)
+
+    def fit(
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Tool] = (),
+        add_generation_prompt: bool = True,
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return the text of a conversation, and the names of the rules that made it fit, see `render`."""
+        variables: dict[str, object] = {"add_generation_prompt": add_generation_prompt}
+        try:
+            return self._fitted(messages, tools, variables)
+        except TemplateError as error:
+            if self._late is not None:
+                raise
+            raise self._refusal(messages, tools, error) from error
+
+    def _fitted(
+        self, messages: Messages, tools: Sequence[Tool], variables: Mapping[str, object]
+    ) -> tuple[str, tuple[str, ...]]:
+        fitted, names = self._by_rules(_complete(messages))
+        attempt = {**tool_values(tools), **variables}
+        try:
+            return self._run(fitted, attempt), names
+        except TemplateError:
+            if self._late is not None:
+                raise
+            if tools:
+                attempt = {**tool_values(filled(tools)), **variables}
+                with suppress(TemplateError):
+                    return self._run(fitted, attempt), (*names, SCHEMAS)
+            for rule in RESCUES:
+                if rule.concerns(fitted):
+                    fitted, more = self._by_rules(rule.change(fitted, self))
+                    names = (*names, rule.name, *more)
+                    with suppress(TemplateError):
+                        return self._run(fitted, attempt), names
+            raise
+
+    def _by_rules(self, messages: Messages) -> tuple[Messages, tuple[str, ...]]:
+        names = list[str]()
+        for rule in RULES:
+            if rule.concerns(messages) and not self._follows(rule):
+                messages = rule.change(messages, self)
+                names.append(rule.name)
+        return messages, tuple(names)
+
+    def _follows(self, rule: Rule) -> bool:
+        if rule.name not in self._takes:
+            self._takes[rule.name] = rule.takes(self)
+        return self._takes[rule.name]
+
+    def reads(self, messages: Messages, words: Sequence[str]) -> bool:
+        """Return whether a conversation is rendered, and these words are in its text, in this order."""
+        tools: Sequence[Tool] = ()
+        if any(each.calls for each in messages):
+            tools = [Tool(call.name, _NO_PARAMETERS) for each in messages for call in each.calls]
+        try:
+            text = self._run(messages, {**tool_values(tools), "add_generation_prompt": True})
+        except TemplateError:
+            return False
+        at = max(0, text.find(messages[0].text)) if messages[0].role == "user" else 0
+        for each in words:
+            at = text.find(each, at)
+            if at < 0:
+                return False
+            at += len(each)
+        return True
+
+    @property
+    def writes_calls(self) -> bool:
+        """Whether calls are rendered at all."""
+        return self._form_of_calls() is not None
+
+    def _refusal(
+        self, messages: Messages, tools: Sequence[Tool], error: TemplateError
+    ) -> TemplateError:
+        """Return an error that names the first message that the template does not take."""
+        least, most = 0, len(messages)
+        while most - least > 1:
+            middle = (least + most) // 2
+            ends = {"add_generation_prompt": messages[middle - 1].role != "assistant"}
+            try:
+                self._fitted(messages[:middle], tools, ends)
+                least = middle
+            except TemplateError as earlier:
+                most, error = middle, earlier
+        reason = str(error).partition(": ")[2] or str(error)
+        if tools and most == 1:
+            with suppress(TemplateError):
+                self._fitted(messages[:1], (), {"add_generation_prompt": True})
+                return TemplateError(
+                    f"{self._model}'s chat template refuses the tools: {reason}; give their schemas types, properties and descriptions"
+                )
+        role = messages[most - 1].role if messages else "none"
+        return TemplateError(
+            f"{self._model}'s chat template refuses message {most} ({role}): {reason}; change that message, or leave it out"
+        )
 
     def _render(self, variables: Mapping[str, object] | None) -> str:
         if self._late is not None:  # as it would again
             raise self._late
+        now = self._clock()
         if variables is not None:
-            variables = {**self._constants, **self.thinking.variables, **variables}
+            # As llama.cpp writes days.
+            days = {"date_string": f"{now:%d %b %Y}", "datetime": f"{now:%b %d %Y}"}
+            variables = {**self._constants, **days, **self.thinking.variables, **variables}
         try:
-            return render(self.source, variables, self._clock())
+            return render(self.source, variables, now)
         except JinjaError as error:
             where = f" (line {error.line})" if error.line else ""
-            failure = TemplateError(
-                f"{self._model}'s chat template failed: {printable_line(str(error))[:300]}{where}; "
-                "use --raw to go without it"
-            )
+            reason = f"{printable_line(str(error))[:300]}{where}"
+            remedy = "; use another file of this model" if variables is None or error.late else ""
+            failure = TemplateError(f"{self._model}'s chat template failed: {reason}{remedy}")
             self._late = failure if error.late else None
             raise failure from error
 
-    def _system_is_read(self) -> bool:
-        if self._takes_system is None:
-            text = self._probed(Message.system(_PROBE), Message.user("hello"))
-            self._takes_system = _PROBE in text
-        return self._takes_system
+    def _run(self, messages: Messages, variables: Mapping[str, object]) -> str:
+        """Return the text of messages as they are."""
+        if any(each.calls and each.text for each in messages) and not self._takes_words():
+            text = self._with_words(messages, variables)
+        else:
+            text = self._render_values(self._values(messages), variables)
+        return self._without_gaps(text) if GAP in text else text
 
-    def _later_system_is_read(self) -> bool:
-        """Return whether a system message behind a user's is rendered there, and not at the top or not at all."""
-        if self._takes_later_system is None:
-            text = self._probed(Message.user(_USER), Message.system(_PROBE))
-            self._takes_later_system = -1 < text.find(_USER) < text.find(_PROBE)
-        return self._takes_later_system
-
-    def _probed(self, *messages: Message) -> str:
-        """Return the text of messages, empty where the template refuses them."""
-        try:
-            return self._run(messages, {"add_generation_prompt": True})
-        except TemplateError:
-            return ""
-
-    def _run(self, messages: Sequence[Message], variables: Mapping[str, object]) -> str:
-        # Without tools `tools` stays undefined, and `documents` always, as in llama.cpp: templates for tool use
-        # iterate over them without a look.
-        values = [to_json(each) for each in messages]
-        if any(each.calls for each in messages):
-            form = self._form_of_calls()
-            known = known_format(self.source)
-            if form is not None:
-                values = [_called(each, *form) for each in values]
-            elif known is not None:
-                values = [to_json(_with_calls_in_words(each, known)) for each in messages]
+    def _values(self, messages: Messages) -> list[dict[str, Any]]:
+        form = self._form_of_calls() if any(each.calls for each in messages) else None
+        values = values_of(messages, form)
         if "reasoning_content" not in self.source:
-            values = [_with_thoughts(each, self.source) for each in values]
-        return self._render_messages(values, variables)
+            values = [with_thoughts(each, self.source) for each in values]
+        if reads_responses(self.source):
+            values = with_responses(values)
+        return values
 
-    def _render_messages(
-        self, values: list[dict[str, Any]], variables: Mapping[str, object]
-    ) -> str:
+    def _render_values(self, values: list[dict[str, Any]], variables: Mapping[str, object]) -> str:
         if self._takes_parts is None:
             self._takes_parts = False  # while that is found out
             self._takes_parts = self._wants_parts()
         if self._takes_parts:
-            values = [_in_parts(each) for each in values]
+            values = [in_parts(each) for each in values]
         return self._render({"messages": values, **variables})
+
+    def _takes_words(self) -> bool:
+        """Return whether words beside a call are in the prompt, in front of it."""
+        if (name := "words before calls") not in self._takes:
+            self._takes[name] = True  # while that is found out
+            turn = Message("assistant", (TextPart(_USER), ToolCall("callOne01", _PROBE, "{}")))
+            self._takes[name] = self.reads([Message.user("hello"), turn], [_USER, _PROBE])
+        return self._takes[name]
+
+    def _with_words(self, messages: Messages, variables: Mapping[str, object]) -> str:
+        """Return the text of messages, words in front of the calls beside them: some templates write them behind, or not at all."""
+        words = [each.text for each in messages if each.calls and each.text]
+        head, pieces = self._head_of_calls(), list[str]()
+        if head is not None:
+            anchored = [_anchored(each) if each.calls and each.text else each for each in messages]
+            pieces = head.split(self._render_values(self._values(anchored), variables))
+        if len(pieces) != 2 * len(words) + 1:  # its calls are turns of their own
+            parted = [part for each in messages for part in _parted(each)]
+            return self._render_values(self._values(parted), variables)
+        said = zip(
+            pieces[::2], [*(f"{each}" for each in words), ""], ["", *pieces[1::2]], strict=True
+        )
+        return "".join(head + before + word for before, word, head in said).replace(_ANCHOR, "")
+
+    def _head_of_calls(self) -> re.Pattern[str] | None:
+        """Return the pattern of what stands before the name of a turn's first call, an anchor behind it; None where nothing does."""
+        if self._call_head is None:
+            call = Message("assistant", (ToolCall("callOne01", _PROBE, "{}"),))
+            turns = [call, Message.assistant(_USER)]
+            prompts = [
+                self._render_values(
+                    self._values([Message.user("hello"), each]), {"add_generation_prompt": False}
+                )
+                for each in turns
+            ]
+            head = prompts[0][len(commonprefix(prompts)) : prompts[0].find(_PROBE)]  # noqa: RUF071  # of texts
+            numbered = _DIGITS.sub("0", head.replace("callOne01", _ANCHOR))
+            pattern = (
+                re.escape(numbered)
+                .replace("0", r"\d+")
+                .replace(re.escape(_ANCHOR), r"[^\n]{0,100}?")
+            )
+            self._call_head = re.compile(f"({pattern}){_ANCHOR}") if head.strip() else None
+        return self._call_head
+
+    def _without_gaps(self, text: str) -> str:
+        """Return a prompt without the turns that only stood between others; where those are not known, they are nearly empty."""
+        said = [Message.user("hello"), Message.assistant(GAP)]
+        with suppress(TemplateError):
+            before, after = (
+                self._render_values(self._values(each), {"add_generation_prompt": False})
+                for each in (said[:1], said)
+            )
+            if after.startswith(before):
+                text = text.replace(after[len(before) :], "")
+        return text.replace(GAP, NOTHING_SAID)
 
     def _wants_parts(self) -> bool:
         """Return whether contents are written where they are lists of parts, and left out where they are texts."""
-        if not _PARTS.search(self.source) or _PROBE in self._probed(Message.user(_PROBE)):
+        said = [Message.user(_PROBE)]
+        if not _PARTS.search(self.source) or self.reads(said, [_PROBE]):
             return False
         self._takes_parts = True
-        return _PROBE in self._probed(Message.user(_PROBE))
-
-    def _of_tools(self, tools: Sequence[Tool]) -> dict[str, object]:
-        values = [each.to_json() for each in tools]
-        # Firefunction has a name of its own for them, as a text, and asks for the time.
-        functions = json.dumps(values, ensure_ascii=False)
-        now = self._clock().strftime("%b %d %Y %H:%M:%S %Z")
-        return {"tools": values, "functions": functions, "datetime": now}
+        return self.reads(said, [_PROBE])
 
     def _form_of_calls(self) -> tuple[bool, str | None] | None:
         """Return whether arguments go in as objects, and the content of a message that only calls; None where it writes none.
@@ -250,113 +403,39 @@ class ChatTemplate:
 
     def _writes_calls(self, objects: bool, content: str | None) -> bool:
         call = ToolCall("callOne01", _PROBE, json.dumps({_PROBE: _PROBE}))
-        turn = _called(to_json(Message("assistant", (call,))), objects, content)
-        variables = {
-            **self._of_tools([Tool(_PROBE, _NO_PARAMETERS)]),
-            "add_generation_prompt": False,
-        }
+        values = values_of(
+            [Message.user("hello"), Message("assistant", (call,))], (objects, content)
+        )
+        tools = tool_values([Tool(_PROBE, _NO_PARAMETERS)])
         try:
-            text = self._render_messages([to_json(Message.user("hello")), turn], variables)
+            text = self._render_values(values, {**tools, "add_generation_prompt": False})
         except TemplateError:  # this is not what it wants
             return False
         written = text.replace(str({_PROBE: _PROBE}), "").replace(json.dumps(call.arguments), "")
         return written.count(_PROBE) > 2  # beside the tool's own name
 
 
-def _with_thoughts(message: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return a message with its thoughts where a template reads them that knows no `reasoning_content`."""
-    thoughts, content = message.get("reasoning_content"), message["content"]
-    if not thoughts:
-        return message
-    if name := _THOUGHTS.search(source):
-        # gpt-oss takes none beside words and calls.
-        both = content and "tool_calls" in message
-        return message if both else {**message, name[1]: thoughts}
-    if _THOUGHTS_AS_PART.search(source):
-        parts = [{"type": "thinking", "thinking": thoughts}, {"type": "text", "text": content}]
-        return {**message, "content": parts if content else parts[:1]}
-    return message
+def _complete(messages: Messages) -> Messages:
+    """Return a conversation whose calls have results, except for what it ends in."""
+    whole = complete(messages)
+    if messages and (last := messages[-1].calls):
+        return whole[: len(whole) - len(last)]
+    return whole
 
 
-def _in_parts(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message whose content is a list of parts; a picture is its marker in the text, as in llama-server."""
-    content = message["content"]
-    if not isinstance(content, str):
-        return message
-    return {**message, "content": [{"type": "text", "text": content}]}
-
-
-def _called(message: dict[str, Any], objects: bool, content: str | None) -> dict[str, Any]:
-    """Return a message with its calls in the form that a template reads."""
-    if "tool_calls" not in message:
-        return message
-    calls = message["tool_calls"]
-    if objects:
-        functions = [
-            {**each["function"], "arguments": _object(each["function"]["arguments"])}
-            for each in calls
-        ]
-        calls = [{**call, "function": f} for call, f in zip(calls, functions, strict=True)]
-    return {**message, "content": message["content"] or content, "tool_calls": calls}
-
-
-def _with_calls_in_words(message: Message, form: CallFormat) -> Message:
-    if not message.calls:
-        return message
-    text = message.text + written(message.calls, form)
-    return Message(message.role, (TextPart(text),), message.thinking)
-
-
-def _object(arguments: str) -> Any:
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    return value if isinstance(value, dict) else arguments
-
-
-def _with_system_in_turns(messages: Sequence[Message]) -> list[Message]:
-    """Return messages of which no system message but the first is left: each is part of the turn before it.
-
-    Behind an assistant's it is part of the next one, or a user's turn of its own.
-    """
-    done = list(messages[:1])
-    waiting = ""
-    for each in messages[1:]:
-        if each.role == "system" and not waiting and done[-1].role != "assistant":
-            done[-1] = _joined(done[-1], after=each.text)
-        elif each.role == "system":
-            waiting = _paragraphs(waiting, each.text)
-        elif waiting and each.role != "assistant":
-            done.append(_joined(each, before=waiting))
-            waiting = ""
-        else:
-            done += [Message.user(waiting), each] if waiting else [each]
-            waiting = ""
-    return [*done, Message.user(waiting)] if waiting else done
-
-
-def _joined(message: Message, *, before: str = "", after: str = "") -> Message:
-    parts: list[Part] = [
-        msgspec.structs.replace(each, text=_paragraphs(before, each.text, after))
-        for each in message.parts
-        if isinstance(each, ToolResult)
+def _parted(message: Message) -> list[Message]:
+    """Return a message that says something and calls as two."""
+    if not message.calls or not message.text:
+        return [message]
+    words = tuple(each for each in message.parts if not isinstance(each, ToolCall))
+    return [
+        Message(message.role, words, message.thinking),
+        Message(message.role, tuple(message.calls)),
     ]
-    if message.media:
-        heads, ends = before and f"{before}\n\n", after and f"\n\n{after}"
-        parts = [TextPart(heads), *message.parts, TextPart(ends)]
-    return replace(
-        message, parts=tuple(parts or [TextPart(_paragraphs(before, message.text, after))])
-    )
 
 
-def _paragraphs(*texts: str) -> str:
-    return "\n\n".join(filter(None, texts))
-
-
-def _with_system_in_first_user_turn(messages: Sequence[Message]) -> list[Message]:
-    system, *rest = messages
-    at = next((at for at, message in enumerate(rest) if message.role == "user"), None)
-    if at is None:
-        return [Message.user(system.text), *rest]
-    return [*rest[:at], _joined(rest[at], before=system.text), *rest[at + 1 :]]
+def _anchored(message: Message) -> Message:
+    """Return a message without its words, the name of its first call anchored."""
+    first, *others = message.calls
+    first = ToolCall(first.id, _ANCHOR + first.name, first.arguments)
+    return Message(message.role, (first, *others), message.thinking)

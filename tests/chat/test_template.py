@@ -3,7 +3,6 @@ from datetime import UTC, datetime
 import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from localspec.calls import Tool
 from localspec.chat import jinja, jinja_process
 from localspec.chat.template import ChatTemplate
 from localspec.errors import TemplateError
@@ -59,12 +58,23 @@ def test_chatml_ends_where_the_reply_begins() -> None:
         ("{% for tool in tools %}x{% endfor %}{{ tools is defined }}{{ enable_thinking }}", "FalseTrue"),
         # attributes and items are the same
         ("{{ messages[0].role }}{{ messages[0]['role'] }}{{ messages[0].get('name', '-') }}{{ messages[0].tool_calls is defined }}", "useruser-False"),
+        # lists can be added to, and JSON be read
+        ("{% set found = [] %}{% for m in messages %}{% set _ = found.append(m.role) %}{% endfor %}{{ found.pop(0) }}{{ found }}", "user[]"),
+        ("{{ ('{\"a\": [1]}' | from_json).a }}", "[1]"),
+        # nothing is HTML
+        ("{{ '<'|safe + '<&\"' + messages[0].content|tojson|safe }}", '<<&"\"Hi"'),
+        # days, as llama.cpp writes them
+        ("{{ date_string }}|{{ datetime }}|{{ strftime_now('%Y') }}", None),
         # small repetitions and products are fine
         ("{{ '-' * 3 }}{{ 6 * 7 }}", "---42"),
     ],
 )  # fmt: skip
-def test_dialect_is_what_templates_expect(source: str, text: str) -> None:
-    assert render(source) == text
+def test_dialect_is_what_templates_expect(source: str, text: str | None) -> None:
+    if text is None:
+        chat = ChatTemplate(source, "", "", clock=lambda: datetime(2026, 7, 3, tzinfo=UTC))
+        assert chat.render([USER]) == "03 Jul 2026|Jul 03 2026|2026"
+    else:
+        assert render(source) == text
 
 
 @pytest.mark.parametrize("source", [REFUSES_SYSTEM, IGNORES_SYSTEM])
@@ -107,18 +117,13 @@ def test_later_system_messages_are_in_a_turn(source: str, said: list[Message], t
     assert "<|im_start|>system\nMind the gap.<|im_end|>" in text
 
 
-WANTS_TOOLS = {"fireworks-ai-llama-3-firefunction-v2"}
-"""It reads its functions whether there are some or not."""
-
-
 @pytest.mark.first(24)
 @pytest.mark.parametrize("name", [*real_templates()])
 def test_real_templates_lose_no_system_message_and_nothing_before_it(name: str) -> None:
     template = ChatTemplate(real_templates()[name].read_text(), "<s>", "</s>")
     before = [SYSTEM, USER, YES, Message.user("Where is it?")]
-    tools = [Tool("find", {"type": "object"})] if name in WANTS_TOOLS else []
-    without = template.render(before, add_generation_prompt=False, tools=tools)
-    text = template.render([*before, NOTE], tools=tools)
+    without = template.render(before, add_generation_prompt=False)
+    text = template.render([*before, NOTE])
     assert (text.count("Where is it?"), text.count(NOTE.text)) == (1, 1)
     # What was evaluated without it is of use: all up to the end of the user's words.
     kept = without[: without.index("Where is it?") + len("Where is it?")]
@@ -132,7 +137,6 @@ def test_real_templates_lose_no_system_message_and_nothing_before_it(name: str) 
         ("{{ raise_exception('a\x1b[2Jb') }}", "a?[2Jb"),
         ("{{ messages[7].content }}", "no element 7"),
         ("{{ 1 + 'a' }}", "unsupported operand"),
-        ("{{ messages.append(1) }}", "unsafe"),
         ("{{ messages.__len__() }}", "unsafe"),
     ],
 )
@@ -141,10 +145,15 @@ def test_a_failing_template_says_why_in_one_line_and_what_to_do(source: str, rea
         render(source)
     said = str(caught.value)
     assert reason in said
-    assert "--raw" in said
+    assert "refuses message 1 (user): " in said
+    assert "--raw" not in said
     assert "\n" not in said
-    for damaged, why in ((None, "^gemma has no"), (" \n", "^gemma has no"), ("fine\n{% if %}", "line 2")):  # fmt: skip
-        with pytest.raises(TemplateError, match=f"{why}.*--raw"):
+    for damaged, why in (
+        (None, "^gemma has no.*/v1/completions"),
+        (" \n", "^gemma has no.*--raw"),
+        ("fine\n{% if %}", "line 2.*another file"),
+    ):
+        with pytest.raises(TemplateError, match=why):
             ChatTemplate(damaged, "", "", model="gemma")
 
 
@@ -156,7 +165,7 @@ LONG = [Message.user("word " * 60)] * 10_000
 def test_a_deadline_ends_a_rendering(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With less time than it takes, in a template's own steps and in one call of the library's."""
     monkeypatch.setattr(jinja, "MOST_S", 0.004)
-    with pytest.raises(TemplateError, match=r"more than 0\.004 s; use --raw"):
+    with pytest.raises(TemplateError, match=r"more than 0\.004 s; use another file"):
         render(source, *LONG)
     monkeypatch.undo()
     assert render("{{ messages[0].content }}") == "Hi"

@@ -1,0 +1,417 @@
+"""Rules by which a conversation is made to fit a template: what a template loses or refuses is written as it takes it.
+
+A rule is applied where the conversation has what it is about, and a short conversation shows that the template does not
+take that. Rescues are for what no short conversation shows: they are tried where a template refuses a conversation.
+
+Sources of the forms: llama.cpp's `common/chat.cpp`, mistral-common's normalizer.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Protocol
+
+import msgspec
+
+from localspec.calls import CallFormat
+from localspec.chat.known_calls import known_format, written
+from localspec.messages import Message, Part, Role, TextPart, ToolCall, ToolResult
+
+Messages = Sequence[Message]
+
+GAP = "\ud802"
+"""Text of an assistant's turn that is not to be in the prompt: a lone surrogate, as `BREAK` is."""
+NOTHING_SAID = "…"
+_HELLO, _ONE, _TWO = "localspec-hello", "localspec-one", "localspec-two"
+_IDS = ("callOne01", "callTwo02")
+_ID_CHARS = 9
+_WHOLE_ID = re.compile(rf"[A-Za-z0-9]{{{_ID_CHARS}}}")
+_IN_WORDS = CallFormat(
+    '<tool_call>\n{"name": "',
+    '", "arguments": ',
+    "}\n</tool_call>",
+    '}\n</tool_call>\n<tool_call>\n{"name": "',
+    "<tool_call>",
+)
+
+
+class Reader(Protocol):
+    """A template that is asked what it reads."""
+
+    source: str
+
+    def reads(self, messages: Messages, words: Sequence[str]) -> bool:
+        """Return whether a conversation is rendered, and these words are in its text, in this order."""
+
+    @property
+    def writes_calls(self) -> bool:
+        """Whether calls are rendered at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule.
+
+    Args:
+        name: what it does to a conversation.
+        concerns: whether a conversation has what it is about.
+        takes: whether a template takes that as it is; asked once for each template.
+        change: the conversation as such a template takes it.
+    """
+
+    name: str
+    concerns: Callable[[Messages], bool]
+    takes: Callable[[Reader], bool]
+    change: Callable[[Messages, Reader], Messages]
+
+
+def _call(name: str, number: int, value: str = "") -> ToolCall:
+    arguments = f'{{"{_HELLO}": "{value}"}}' if value else "{}"
+    return ToolCall(_IDS[number], name, arguments)
+
+
+def _result(number: int, text: str) -> Message:
+    return Message("tool", (ToolResult(_IDS[number], text),))
+
+
+_QUESTION = Message.user(_HELLO)
+_ONE_CALL = Message("assistant", (_call("probe_one", 0),))
+_TWO_CALLS = Message("assistant", (_call("probe_one", 0, _ONE), _call("probe_two", 1, _TWO)))
+
+
+# What conversations have.
+
+
+def _has_calls(messages: Messages) -> bool:
+    return any(each.calls for each in messages)
+
+
+def _has_several_calls(messages: Messages) -> bool:
+    return any(len(each.calls) > 1 for each in messages)
+
+
+def _has_results(messages: Messages) -> bool:
+    return any(each.role == "tool" for each in messages)
+
+
+def _has_other_ids(messages: Messages) -> bool:
+    return any(not _WHOLE_ID.fullmatch(call.id) for each in messages for call in each.calls)
+
+
+def _has_later_system(messages: Messages) -> bool:
+    return any(each.role == "system" for each in messages[1:])
+
+
+def _has_system(messages: Messages) -> bool:
+    return bool(messages) and messages[0].role == "system"
+
+
+def _in_a_loop(messages: Messages) -> bool:
+    return _has_system(messages) and messages[-1].role == "tool"
+
+
+def _follows(first: Role, second: Role) -> Callable[[Messages], bool]:
+    def concerns(messages: Messages) -> bool:
+        return any((one.role, two.role) == (first, second) for one, two in pairwise(messages))
+
+    return concerns
+
+
+def _begins_with_an_answer(messages: Messages) -> bool:
+    return next((each.role for each in messages if each.role != "system"), "") == "assistant"
+
+
+def _has_no_question(messages: Messages) -> bool:
+    return all(each.role != "user" for each in messages)
+
+
+# What templates take.
+
+
+def _takes_two_calls(reader: Reader) -> bool:
+    said = [_QUESTION, _TWO_CALLS, _result(0, "result_one"), _result(1, "result_two")]
+    calls = ["probe_one", _ONE, "probe_two", _TWO]
+    return reader.reads(said, calls) and reader.reads(said, ["result_one", "result_two"])
+
+
+def _takes_other_ids(reader: Reader) -> bool:
+    call, result = ToolCall("call_1", "probe_one", "{}"), ToolResult("call_1", _ONE)
+    said = [_QUESTION, Message("assistant", (call,)), Message("tool", (result,))]
+    return reader.reads(said, [_ONE]) or not reader.reads(_looped(), [_ONE])
+
+
+def _looped(*before: Message) -> list[Message]:
+    return [*before, _QUESTION, _ONE_CALL, _result(0, _ONE)]
+
+
+def _takes_results(reader: Reader) -> bool:
+    if reader.writes_calls or known_format(reader.source) is not None:
+        return True
+    said = [_QUESTION, Message.assistant(_ONE), _result(0, _TWO), Message.assistant("Yes.")]
+    return reader.reads(said, [_ONE, _TWO])
+
+
+def _takes_system(reader: Reader) -> bool:
+    return reader.reads([Message.system(_ONE), _QUESTION], [_ONE])
+
+
+def _takes_system_in_loops(reader: Reader) -> bool:
+    system = Message.system(_TWO)
+    if reader.reads(_looped(system), [_TWO]):
+        return True
+    return not reader.reads(_looped(), [_ONE])  # it takes no loops at all
+
+
+def _takes_later_system(reader: Reader) -> bool:
+    """Return whether a system message behind a user's is rendered there, and not at the top or not at all."""
+    return reader.reads([_QUESTION, Message.system(_ONE)], [_HELLO, _ONE])
+
+
+def _takes_pair(before: Messages, one: Message, two: Message) -> Callable[[Reader], bool]:
+    return lambda reader: reader.reads([*before, one, two], [_ONE, _TWO])
+
+
+# How conversations are changed.
+
+
+def _with_calls_in_words(messages: Messages, reader: Reader) -> list[Message]:
+    form = known_format(reader.source) or _IN_WORDS
+    return [_in_words(each, form) for each in messages]
+
+
+def _in_words(message: Message, form: CallFormat) -> Message:
+    if not message.calls:
+        return message
+    # A name or an id cannot end a call, as texts are JSON.
+    text = "\n".join(filter(None, [message.text])) + written(message.calls, form)
+    return Message(message.role, (TextPart(text),), message.thinking)
+
+
+def _with_results_of_users(messages: Messages, _reader: Reader) -> list[Message]:
+    return [_from_user(each) if each.role == "tool" else each for each in messages]
+
+
+def _from_user(result: Message) -> Message:
+    texts = [each.text for each in result.parts if isinstance(each, ToolResult)]
+    return Message.user(f"<tool_response>\n{''.join(texts)}\n</tool_response>")
+
+
+def _with_single_calls(messages: Messages, _reader: Reader) -> list[Message]:
+    """Return a conversation in which each call has a turn of its own, and its result behind that."""
+    done, at = list[Message](), 0
+    while at < len(messages):
+        message, at = messages[at], at + 1
+        calls = message.calls
+        if len(calls) < 2:
+            done.append(message)
+            continue
+        words = tuple(each for each in message.parts if not isinstance(each, ToolCall))
+        for number, call in enumerate(calls):
+            parts = (*words, call) if number == 0 else (call,)
+            done.append(Message("assistant", parts, message.thinking if number == 0 else ""))
+            if at < len(messages) and messages[at].role == "tool":
+                done.append(messages[at])
+                at += 1
+    return done
+
+
+def _with_whole_ids(messages: Messages, _reader: Reader) -> list[Message]:
+    return [
+        replace(each, parts=tuple(map(_with_whole_id, each.parts)))
+        if each.calls or each.role == "tool"
+        else each
+        for each in messages
+    ]
+
+
+def _with_whole_id(part: Part) -> Part:
+    match part:
+        case ToolCall():
+            return msgspec.structs.replace(part, id=_whole_id(part.id))
+        case ToolResult():
+            return msgspec.structs.replace(part, call_id=_whole_id(part.call_id))
+        case _:
+            return part
+
+
+def _whole_id(given: str) -> str:
+    """Return an id of nine letters and digits, always the same one for an id."""
+    if _WHOLE_ID.fullmatch(given):
+        return given
+    return blake2b(given.encode(errors="surrogatepass")).hexdigest()[:_ID_CHARS]
+
+
+def _with_system_in_turns(messages: Messages, _reader: Reader) -> list[Message]:
+    """Return messages of which no system message but the first is left: each is part of the turn before it.
+
+    Behind an assistant's it is part of the next one, or a user's turn of its own.
+    """
+    done = list(messages[:1])
+    waiting = ""
+    for each in messages[1:]:
+        if each.role == "system" and not waiting and done[-1].role != "assistant":
+            done[-1] = joined(done[-1], after=each.text)
+        elif each.role == "system":
+            waiting = _paragraphs(waiting, each.text)
+        elif waiting and each.role != "assistant":
+            done.append(joined(each, before=waiting))
+            waiting = ""
+        else:
+            done += [Message.user(waiting), each] if waiting else [each]
+            waiting = ""
+    return [*done, Message.user(waiting)] if waiting else done
+
+
+def _with_system_in_first_question(messages: Messages, _reader: Reader) -> list[Message]:
+    return _with_system_in(messages, "first")
+
+
+def _with_system_in_last_question(messages: Messages, _reader: Reader) -> list[Message]:
+    return _with_system_in(messages, "last")
+
+
+def _with_system_in(messages: Messages, which: str) -> list[Message]:
+    system, *rest = messages
+    users = [at for at, message in enumerate(rest) if message.role == "user"]
+    if not users:
+        return [Message.user(system.text), *rest]
+    at = users[0 if which == "first" else -1]
+    return [*rest[:at], joined(rest[at], before=system.text), *rest[at + 1 :]]
+
+
+def _with_neighbours_joined(role: Role) -> Callable[[Messages, Reader], Messages]:
+    def change(messages: Messages, _reader: Reader) -> list[Message]:
+        done = list[Message]()
+        for each in messages:
+            if done and each.role == done[-1].role == role:
+                done[-1] = _together(done[-1], each)
+            else:
+                done.append(each)
+        return done
+
+    return change
+
+
+def _together(one: Message, two: Message) -> Message:
+    """Return two messages of one side as one, a blank line between their words."""
+    between = (TextPart("\n\n"),) if _has_words(one) and _has_words(two) else ()
+    thinking = _paragraphs(one.thinking, two.thinking)
+    return Message(one.role, (*one.parts, *between, *two.parts), thinking)
+
+
+def _has_words(message: Message) -> bool:
+    return bool(message.text)
+
+
+def _with_gaps(messages: Messages, _reader: Reader) -> Iterator[Message]:
+    """Yield messages with an assistant's turn between a result and a user's words, of which nothing is left in the prompt."""
+    before = ""
+    for each in messages:
+        if (before, each.role) == ("tool", "user"):
+            yield Message.assistant(GAP)
+        yield each
+        before = each.role
+
+
+def _with_first_question(messages: Messages, _reader: Reader) -> list[Message]:
+    at = 1 if _has_system(messages) else 0
+    return [*messages[:at], Message.user(NOTHING_SAID), *messages[at:]]
+
+
+def _with_a_question(messages: Messages, reader: Reader) -> list[Message]:
+    if len(messages) == 1 and _has_system(messages):
+        return [Message.user(messages[0].text)]
+    return _with_first_question(messages, reader)
+
+
+def _with_lone_results_of_users(messages: Messages, _reader: Reader) -> list[Message]:
+    """Return messages in which a result behind no call is a user's word."""
+    done, called = list[Message](), False
+    for each in messages:
+        called = bool(each.calls) or (called and each.role == "tool")
+        done.append(_from_user(each) if each.role == "tool" and not called else each)
+    return done
+
+
+def joined(message: Message, *, before: str = "", after: str = "") -> Message:
+    """Return a message with more text in front of its own and behind it, as paragraphs."""
+    parts: list[Part] = [
+        msgspec.structs.replace(each, text=_paragraphs(before, each.text, after))
+        for each in message.parts
+        if isinstance(each, ToolResult)
+    ]
+    if message.media:
+        heads, ends = before and f"{before}\n\n", after and f"\n\n{after}"
+        parts = [TextPart(heads), *message.parts, TextPart(ends)]
+    return replace(
+        message, parts=tuple(parts or [TextPart(_paragraphs(before, message.text, after))])
+    )
+
+
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))
+
+
+_YES = Message.assistant("Yes.")
+RULES = (
+    Rule("calls in words", _has_calls, lambda reader: reader.writes_calls, _with_calls_in_words),
+    Rule("results in words", _has_results, _takes_results, _with_results_of_users),
+    Rule("one call a turn", _has_several_calls, _takes_two_calls, _with_single_calls),
+    Rule("ids of nine characters", _has_other_ids, _takes_other_ids, _with_whole_ids),
+    Rule(
+        "later system prompts in turns", _has_later_system, _takes_later_system, _with_system_in_turns
+    ),
+    Rule(
+        "system prompt in the first question", _has_system, _takes_system, _with_system_in_first_question
+    ),
+    Rule(
+        "system prompt in the last question",
+        _in_a_loop,
+        _takes_system_in_loops,
+        _with_system_in_last_question,
+    ),
+    Rule(
+        "questions joined",
+        _follows("user", "user"),
+        _takes_pair([], Message.user(_ONE), Message.user(_TWO)),
+        _with_neighbours_joined("user"),
+    ),
+    Rule(
+        "answers joined",
+        _follows("assistant", "assistant"),
+        _takes_pair([_QUESTION], Message.assistant(_ONE), Message.assistant(_TWO)),
+        _with_neighbours_joined("assistant"),
+    ),
+    Rule(
+        "an answer between result and question",
+        _follows("tool", "user"),
+        _takes_pair([_QUESTION, _ONE_CALL], _result(0, _ONE), Message.user(_TWO)),
+        lambda messages, reader: [*_with_gaps(messages, reader)],
+    ),
+    Rule(
+        "a question before the first answer",
+        _begins_with_an_answer,
+        _takes_pair([], Message.assistant(_ONE), Message.user(_TWO)),
+        _with_first_question,
+    ),
+)  # fmt: skip
+"""In the order in which they are applied."""
+
+RESCUES = (
+    Rule(
+        "later system prompts in turns", _has_later_system, lambda _: False, _with_system_in_turns
+    ),
+    Rule("a question", _has_no_question, lambda _: False, _with_a_question),
+    Rule("results without calls in words", _has_results, lambda _: False, _with_lone_results_of_users),
+    Rule(
+        "all neighbours joined",
+        lambda messages: any(one.role == two.role for one, two in pairwise(messages)),
+        lambda _: False,
+        lambda messages, reader: _with_neighbours_joined("user")(
+            _with_neighbours_joined("assistant")(messages, reader), reader
+        ),
+    ),
+)  # fmt: skip
+"""Tried one behind the other, and the rules again behind each, where a template refuses a conversation."""
