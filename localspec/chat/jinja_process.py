@@ -57,9 +57,7 @@ def _compiled(source: str, strict: bool) -> Template:
     environment.intercepted_binops = frozenset(("*", "**"))  # so not calculated while it compiles
     environment.filters["tojson"] = _to_json
     environment.filters["from_json"] = json.loads
-    environment.filters["safe"] = (
-        str  # nothing is HTML: jinja2's own has it that what is added to it is escaped
-    )
+    environment.filters["safe"] = str  # jinja2's own has it that what is added to it is escaped
     environment.globals["raise_exception"] = _raise_exception
     return environment.from_string(source)
 

@@ -205,7 +205,7 @@ class ChatTemplate:
     def _fitted(
         self, messages: Messages, tools: Sequence[Tool], variables: Mapping[str, object]
     ) -> tuple[str, tuple[str, ...]]:
-        fitted, names = self._by_rules(_complete(messages))
+        fitted, names = self._by_rules(complete(messages))
         attempt = {**tool_values(tools), **variables}
         try:
             return self._run(fitted, attempt), names
@@ -413,14 +413,6 @@ class ChatTemplate:
             return False
         written = text.replace(str({_PROBE: _PROBE}), "").replace(json.dumps(call.arguments), "")
         return written.count(_PROBE) > 2  # beside the tool's own name
-
-
-def _complete(messages: Messages) -> Messages:
-    """Return a conversation whose calls have results, except for what it ends in."""
-    whole = complete(messages)
-    if messages and (last := messages[-1].calls):
-        return whole[: len(whole) - len(last)]
-    return whole
 
 
 def _parted(message: Message) -> list[Message]:

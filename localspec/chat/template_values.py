@@ -99,8 +99,8 @@ def tool_values(tools: Sequence[Tool]) -> dict[str, object]:
     """Return the variables for tools; without any `tools` stays undefined, as in llama.cpp: templates iterate over them without a look."""
     values = [each.to_json() for each in tools]
     # Firefunction has a name of its own for them, as a text, whether there are some or not.
-    functions = {"functions": json.dumps(values, ensure_ascii=False)}
-    return {"tools": values, **functions} if tools else functions
+    functions: dict[str, object] = {"functions": json.dumps(values, ensure_ascii=False)}
+    return functions | {"tools": values} if tools else functions
 
 
 def filled(tools: Sequence[Tool]) -> list[Tool]:
@@ -120,7 +120,9 @@ def _filled(schema: Any) -> Any:
         for name, value in schema.items()
     }
     if schema.get("type") == "object" or not schema:
-        more = {} if schema.get("additionalProperties") is False else {"additionalProperties": {}}
+        more: dict[str, Any] = (
+            {} if schema.get("additionalProperties") is False else {"additionalProperties": {}}
+        )
         schema = {"type": "object", "properties": {}, "required": [], **more, **schema}
     return schema
 

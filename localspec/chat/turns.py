@@ -16,16 +16,26 @@ from localspec.messages import Message, Part, ToolCall, ToolResult
 UNREADABLE = "unreadable"
 """Key of arguments that are no JSON object."""
 _LOST = "this call was not carried out: the program ended before it"
-_NO_RESULT = Message("tool", (ToolResult("", _LOST, is_error=True),))
+_UNKNOWN = "the result of this call is not known"
 
 
 def complete(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a conversation that templates and servers take; one that is complete stays as it is."""
-    return with_results([_with_objects(each) for each in messages])
+    """Return a conversation in which arguments are objects, and results follow their calls in the same order.
+
+    A call without a result gets one that says so where another would be taken for it.
+    """
+    return _ordered([_with_objects(each) for each in messages], "")
 
 
 def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a conversation in which results follow their calls, in the same order; a call without one gets one that says so."""
+    """Return a conversation in which each call is followed by its result; one that was lost says so.
+
+    A template need not render a call that nothing came of, and a program may end between the two.
+    """
+    return _ordered(messages, _LOST)
+
+
+def _ordered(messages: Sequence[Message], lost: str) -> tuple[Message, ...]:
     done, at = list[Message](), 0
     while at < len(messages):
         message, at = messages[at], at + 1
@@ -33,24 +43,36 @@ def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
         if message.calls:
             later = list(takewhile(lambda each: each.role != "assistant", messages[at:]))
             at += len(later)
-            done += _answered(message.calls, later)
+            done += _answered(message.calls, later, lost)
     return tuple(done)
 
 
-def _answered(calls: Sequence[ToolCall], later: Sequence[Message]) -> list[Message]:
-    """Return what follows calls: a result of each, then the rest. Results that name no call belong to those without one, by order."""
+def _answered(calls: Sequence[ToolCall], later: Sequence[Message], lost: str) -> list[Message]:
+    """Return what follows calls: a result of each, then the rest. Results that name no call belong to those without one, by order.
+
+    Args:
+        calls: of a turn.
+        later: what follows it, up to the next turn of the assistant.
+        lost: what a result says that is missing; empty leaves out those behind the last that is there.
+    """
     results = [each for each in later if _result(each) is not None]
     own = list[Message | None]()
     for call in calls:
         found = next((each for each in results if _id(each) == call.id), None)
         own.append(found)
         results = [each for each in results if each is not found]
-    unnamed = iter(results)
-    ordered = [
-        found or _of_call(next(unnamed, _NO_RESULT), call)
-        for call, found in zip(calls, own, strict=True)
-    ]
-    return [*ordered, *unnamed, *(each for each in later if _result(each) is None)]
+    rest = [each for each in later if _result(each) is None]
+    for at, call in enumerate(calls):
+        if own[at] is None and results:
+            own[at] = _of_call(results.pop(0), call)
+    known = max((at for at, each in enumerate(own) if each is not None), default=-1)
+    last = len(calls) if lost else known + 1
+    answers = zip(calls[:last], own[:last], strict=True)
+    return [*(each or _missing(call, lost) for call, each in answers), *results, *rest]
+
+
+def _missing(call: ToolCall, lost: str) -> Message:
+    return Message("tool", (ToolResult(call.id, lost or _UNKNOWN, is_error=True),))
 
 
 def _result(message: Message) -> ToolResult | None:

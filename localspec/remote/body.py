@@ -10,7 +10,7 @@ from typing import Any
 
 from localspec.calls.policy import CallOffer
 from localspec.chat.request import Request
-from localspec.chat.turns import complete
+from localspec.chat.turns import complete, with_results
 from localspec.errors import UsageError
 from localspec.media import media_type
 from localspec.messages import MediaPart, Message, to_json
@@ -62,7 +62,9 @@ def body_of(
         **_sampling(options.sampling, kind, given),
     }
     if request.raw is None:
-        body["messages"] = [_message(each, kind) for each in complete(request.messages)]
+        body["messages"] = [
+            _message(each, kind) for each in complete(with_results(request.messages))
+        ]
         if request.messages[-1].role == "assistant" and kind in {VLLM, SGLANG}:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         body |= _thinking(options.think, kind)

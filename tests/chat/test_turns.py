@@ -67,6 +67,8 @@ def test_a_call_without_a_result_gets_one() -> None:
     assert results_of(whole)[1][0] == "c1"
     assert with_results(whole) == whole
     assert with_results([USER]) == (USER,)
+    # One that is missing behind the others confuses nobody.
+    assert complete(said) == tuple(said)
     # Else the second's result would be taken for the first's.
     assert [each for each, _ in results_of(complete([called("a", "b"), result("b")]))] == ["a", "b"]
     assert complete([result("x"), USER]) == (result("x"), USER)
@@ -83,6 +85,7 @@ def test_a_call_without_a_result_gets_one() -> None:
 )  # fmt: skip
 def test_arguments_are_an_object(given: str, expected: str | None) -> None:
     message = Message("assistant", (TextPart("Hm"), ToolCall("a", "look", given)), "thoughts")
+    assert len(complete([message])) == 1
     first, _ = complete([message, result("a")])
     (call,) = first.calls
     if expected is None:

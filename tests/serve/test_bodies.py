@@ -361,7 +361,8 @@ def test_messages_call_and_take_results(claude: Any) -> None:
     area, now = ({"type": "tool_result", "tool_use_id": each.id} for each in done.content[1:])
     answer = {"role": "assistant", "content": [each.model_dump() for each in done.content]}
     for content in ["1285216", [{"type": "text", "text": "1285216"}]]:
-        said = [user("Peru?"), answer, user([now, {**area, "content": content}])]
+        # Results in another order than the calls: the prompt ends in the last call's.
+        said = [user("Peru?"), answer, user([{**now, "content": content}, area])]
         last = claude.messages.create(messages=said, **given)
         assert (last.content[0].text, last.stop_reason) == ("It is large.", "end_turn")
     with claude.messages.stream(messages=[user("Peru?")], **given) as stream:
