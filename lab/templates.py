@@ -163,8 +163,8 @@ class Cell:
 def cell(source: str, shape: Shape) -> Cell:
     """Return what becomes of a conversation."""
     tools = TOOLS if shape.tools and "tools" in source else []
-    named = {"for_tools": source} if shape.named and tools else {}
-    template = ChatTemplate(_PLAIN if named else source, BOS, EOS, model=NAME, **named)
+    named = source if shape.named and tools else None
+    template = ChatTemplate(_PLAIN if named else source, BOS, EOS, model=NAME, for_tools=named)
     said = [from_json(each) for each in shape.messages]
     try:
         text, rules = template.offering(bool(tools)).fit(said, tools=tools)
