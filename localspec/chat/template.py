@@ -18,7 +18,7 @@ from typing import Any
 
 from localspec.calls import Tool
 from localspec.chat.jinja import JinjaError, render
-from localspec.chat.template_rules import GAP, NOTHING_SAID, RESCUES, RULES, Messages, Rule
+from localspec.chat.template_rules import GAP, NOTHING_SAID, RESCUES, RULES, FitRule, Messages
 from localspec.chat.template_values import (
     filled,
     in_parts,
@@ -232,7 +232,7 @@ class ChatTemplate:
                 names.append(rule.name)
         return messages, tuple(names)
 
-    def _follows(self, rule: Rule) -> bool:
+    def _follows(self, rule: FitRule) -> bool:
         if rule.name not in self._takes:
             self._takes[rule.name] = rule.takes(self)
         return self._takes[rule.name]

@@ -37,7 +37,7 @@ _IN_WORDS = CallFormat(
 )
 
 
-class Reader(Protocol):
+class TemplateReader(Protocol):
     """A template that is asked what it reads."""
 
     source: str
@@ -51,7 +51,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FitRule:
     """A rule.
 
     Args:
@@ -63,8 +63,8 @@ class Rule:
 
     name: str
     concerns: Callable[[Messages], bool]
-    takes: Callable[[Reader], bool]
-    change: Callable[[Messages, Reader], Messages]
+    takes: Callable[[TemplateReader], bool]
+    change: Callable[[Messages, TemplateReader], Messages]
 
 
 def _call(name: str, number: int, value: str = "") -> ToolCall:
@@ -130,13 +130,13 @@ def _has_no_question(messages: Messages) -> bool:
 # What templates take.
 
 
-def _takes_two_calls(reader: Reader) -> bool:
+def _takes_two_calls(reader: TemplateReader) -> bool:
     said = [_QUESTION, _TWO_CALLS, _result(0, "result_one"), _result(1, "result_two")]
     calls = ["probe_one", _ONE, "probe_two", _TWO]
     return reader.reads(said, calls) and reader.reads(said, ["result_one", "result_two"])
 
 
-def _takes_other_ids(reader: Reader) -> bool:
+def _takes_other_ids(reader: TemplateReader) -> bool:
     call, result = ToolCall("call_1", "probe_one", "{}"), ToolResult("call_1", _ONE)
     said = [_QUESTION, Message("assistant", (call,)), Message("tool", (result,))]
     return reader.reads(said, [_ONE]) or not reader.reads(_looped(), [_ONE])
@@ -146,37 +146,37 @@ def _looped(*before: Message) -> list[Message]:
     return [*before, _QUESTION, _ONE_CALL, _result(0, _ONE)]
 
 
-def _takes_results(reader: Reader) -> bool:
+def _takes_results(reader: TemplateReader) -> bool:
     if reader.writes_calls or known_format(reader.source) is not None:
         return True
     said = [_QUESTION, Message.assistant(_ONE), _result(0, _TWO), Message.assistant("Yes.")]
     return reader.reads(said, [_ONE, _TWO])
 
 
-def _takes_system(reader: Reader) -> bool:
+def _takes_system(reader: TemplateReader) -> bool:
     return reader.reads([Message.system(_ONE), _QUESTION], [_ONE])
 
 
-def _takes_system_in_loops(reader: Reader) -> bool:
+def _takes_system_in_loops(reader: TemplateReader) -> bool:
     system = Message.system(_TWO)
     if reader.reads(_looped(system), [_TWO]):
         return True
     return not reader.reads(_looped(), [_ONE])  # it takes no loops at all
 
 
-def _takes_later_system(reader: Reader) -> bool:
+def _takes_later_system(reader: TemplateReader) -> bool:
     """Return whether a system message behind a user's is rendered there, and not at the top or not at all."""
     return reader.reads([_QUESTION, Message.system(_ONE)], [_HELLO, _ONE])
 
 
-def _takes_pair(before: Messages, one: Message, two: Message) -> Callable[[Reader], bool]:
+def _takes_pair(before: Messages, one: Message, two: Message) -> Callable[[TemplateReader], bool]:
     return lambda reader: reader.reads([*before, one, two], [_ONE, _TWO])
 
 
 # How conversations are changed.
 
 
-def _with_calls_in_words(messages: Messages, reader: Reader) -> list[Message]:
+def _with_calls_in_words(messages: Messages, reader: TemplateReader) -> list[Message]:
     form = known_format(reader.source) or _IN_WORDS
     return [_in_words(each, form) for each in messages]
 
@@ -189,7 +189,7 @@ def _in_words(message: Message, form: CallFormat) -> Message:
     return Message(message.role, (TextPart(text),), message.thinking)
 
 
-def _with_results_of_users(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_results_of_users(messages: Messages, _reader: TemplateReader) -> list[Message]:
     return [_from_user(each) if each.role == "tool" else each for each in messages]
 
 
@@ -198,7 +198,7 @@ def _from_user(result: Message) -> Message:
     return Message.user(f"<tool_response>\n{''.join(texts)}\n</tool_response>")
 
 
-def _with_single_calls(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_single_calls(messages: Messages, _reader: TemplateReader) -> list[Message]:
     """Return a conversation in which each call has a turn of its own, and its result behind that."""
     done, at = list[Message](), 0
     while at < len(messages):
@@ -217,7 +217,7 @@ def _with_single_calls(messages: Messages, _reader: Reader) -> list[Message]:
     return done
 
 
-def _with_whole_ids(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_whole_ids(messages: Messages, _reader: TemplateReader) -> list[Message]:
     return [
         replace(each, parts=tuple(map(_with_whole_id, each.parts)))
         if each.calls or each.role == "tool"
@@ -243,7 +243,7 @@ def _whole_id(given: str) -> str:
     return blake2b(given.encode(errors="surrogatepass")).hexdigest()[:_ID_CHARS]
 
 
-def _with_system_in_turns(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_system_in_turns(messages: Messages, _reader: TemplateReader) -> list[Message]:
     """Return messages of which no system message but the first is left: each is part of the turn before it.
 
     Behind an assistant's it is part of the next one, or a user's turn of its own.
@@ -264,11 +264,11 @@ def _with_system_in_turns(messages: Messages, _reader: Reader) -> list[Message]:
     return [*done, Message.user(waiting)] if waiting else done
 
 
-def _with_system_in_first_question(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_system_in_first_question(messages: Messages, _reader: TemplateReader) -> list[Message]:
     return _with_system_in(messages, "first")
 
 
-def _with_system_in_last_question(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_system_in_last_question(messages: Messages, _reader: TemplateReader) -> list[Message]:
     return _with_system_in(messages, "last")
 
 
@@ -281,8 +281,8 @@ def _with_system_in(messages: Messages, which: str) -> list[Message]:
     return [*rest[:at], joined(rest[at], before=system.text), *rest[at + 1 :]]
 
 
-def _with_neighbours_joined(role: Role) -> Callable[[Messages, Reader], Messages]:
-    def change(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_neighbours_joined(role: Role) -> Callable[[Messages, TemplateReader], Messages]:
+    def change(messages: Messages, _reader: TemplateReader) -> list[Message]:
         done = list[Message]()
         for each in messages:
             if done and each.role == done[-1].role == role:
@@ -305,7 +305,7 @@ def _has_words(message: Message) -> bool:
     return bool(message.text)
 
 
-def _with_gaps(messages: Messages, _reader: Reader) -> Iterator[Message]:
+def _with_gaps(messages: Messages, _reader: TemplateReader) -> Iterator[Message]:
     """Yield messages with an assistant's turn between a result and a user's words, of which nothing is left in the prompt."""
     before = ""
     for each in messages:
@@ -315,18 +315,18 @@ def _with_gaps(messages: Messages, _reader: Reader) -> Iterator[Message]:
         before = each.role
 
 
-def _with_first_question(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_first_question(messages: Messages, _reader: TemplateReader) -> list[Message]:
     at = 1 if _has_system(messages) else 0
     return [*messages[:at], Message.user(NOTHING_SAID), *messages[at:]]
 
 
-def _with_a_question(messages: Messages, reader: Reader) -> list[Message]:
+def _with_a_question(messages: Messages, reader: TemplateReader) -> list[Message]:
     if len(messages) == 1 and _has_system(messages):
         return [Message.user(messages[0].text)]
     return _with_first_question(messages, reader)
 
 
-def _with_lone_results_of_users(messages: Messages, _reader: Reader) -> list[Message]:
+def _with_lone_results_of_users(messages: Messages, _reader: TemplateReader) -> list[Message]:
     """Return messages in which a result behind no call is a user's word."""
     done, called = list[Message](), False
     for each in messages:
@@ -356,41 +356,41 @@ def _paragraphs(*texts: str) -> str:
 
 _YES = Message.assistant("Yes.")
 RULES = (
-    Rule("calls in words", _has_calls, lambda reader: reader.writes_calls, _with_calls_in_words),
-    Rule("results in words", _has_results, _takes_results, _with_results_of_users),
-    Rule("one call a turn", _has_several_calls, _takes_two_calls, _with_single_calls),
-    Rule("ids of nine characters", _has_other_ids, _takes_other_ids, _with_whole_ids),
-    Rule(
+    FitRule("calls in words", _has_calls, lambda reader: reader.writes_calls, _with_calls_in_words),
+    FitRule("results in words", _has_results, _takes_results, _with_results_of_users),
+    FitRule("one call a turn", _has_several_calls, _takes_two_calls, _with_single_calls),
+    FitRule("ids of nine characters", _has_other_ids, _takes_other_ids, _with_whole_ids),
+    FitRule(
         "later system prompts in turns", _has_later_system, _takes_later_system, _with_system_in_turns
     ),
-    Rule(
+    FitRule(
         "system prompt in the first question", _has_system, _takes_system, _with_system_in_first_question
     ),
-    Rule(
+    FitRule(
         "system prompt in the last question",
         _in_a_loop,
         _takes_system_in_loops,
         _with_system_in_last_question,
     ),
-    Rule(
+    FitRule(
         "questions joined",
         _follows("user", "user"),
         _takes_pair([], Message.user(_ONE), Message.user(_TWO)),
         _with_neighbours_joined("user"),
     ),
-    Rule(
+    FitRule(
         "answers joined",
         _follows("assistant", "assistant"),
         _takes_pair([_QUESTION], Message.assistant(_ONE), Message.assistant(_TWO)),
         _with_neighbours_joined("assistant"),
     ),
-    Rule(
+    FitRule(
         "an answer between result and question",
         _follows("tool", "user"),
         _takes_pair([_QUESTION, _ONE_CALL], _result(0, _ONE), Message.user(_TWO)),
         lambda messages, reader: [*_with_gaps(messages, reader)],
     ),
-    Rule(
+    FitRule(
         "a question before the first answer",
         _begins_with_an_answer,
         _takes_pair([], Message.assistant(_ONE), Message.user(_TWO)),
@@ -400,12 +400,12 @@ RULES = (
 """In the order in which they are applied."""
 
 RESCUES = (
-    Rule(
+    FitRule(
         "later system prompts in turns", _has_later_system, lambda _: False, _with_system_in_turns
     ),
-    Rule("a question", _has_no_question, lambda _: False, _with_a_question),
-    Rule("results without calls in words", _has_results, lambda _: False, _with_lone_results_of_users),
-    Rule(
+    FitRule("a question", _has_no_question, lambda _: False, _with_a_question),
+    FitRule("results without calls in words", _has_results, lambda _: False, _with_lone_results_of_users),
+    FitRule(
         "all neighbours joined",
         lambda messages: any(one.role == two.role for one, two in pairwise(messages)),
         lambda _: False,
