@@ -15,7 +15,7 @@ from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting, DraftMode, draft_mode
-from localspec.launch.load import consecutive
+from localspec.llama.safe_widths import consecutive
 from tests.toy import GREEDY, CachedModel, ToySequences, random_table
 
 CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def as_on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         LlamaModel, "on_gpu", property(lambda _: True, lambda *_: None), raising=False
     )
-    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH)
+    widths = SafeWidths((1,), {}, fixed=FIXED_WIDTH, most=FIXED_WIDTH)
     monkeypatch.setattr(loading, "calibrated_widths", lambda *_: widths)
 
 
@@ -85,10 +86,12 @@ def test_a_fixed_width_is_looked_for_where_no_other_is_exact(smollm2_path: Path)
     options = replace(OPTIONS, flash_attention=False)
     model = LlamaModel(smollm2_path, options)
     try:
-        assert safe_widths(model, options, depths=(300,)).fixed == 0, "only for a GPU"
         model.on_gpu = True
-        found = safe_widths(model, options, depths=(300, 511))
+        found = safe_widths(model, options, depths=(300, 511), most_price=inf)
         assert 2 not in found.widths
-        assert found.fixed == FIXED_WIDTH
+        assert (found.fixed, found.most) == (FIXED_WIDTH, FIXED_WIDTH)
+        dear = safe_widths(model, options, depths=(300,), most_price=1.0)
+        assert (dear.fixed, dear.longest) == (0, 1)
+        assert dear.price > 1
     finally:
         model.close()

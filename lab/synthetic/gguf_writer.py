@@ -14,6 +14,7 @@ from typing import BinaryIO
 from lab.synthetic.gguf_layout import GgufLayout, Placed
 
 CHUNK_BYTES = 8 << 20
+Value = str | float | Sequence[float] | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +121,7 @@ def zeros(placed: Placed) -> Iterator[bytes]:
         yield bytes(min(CHUNK_BYTES, placed.size_bytes - start))
 
 
-def encoded(value: str | float | Sequence[float]) -> bytes:
+def encoded(value: Value) -> bytes:
     """Return a value as it is encoded, its type first; whole numbers are unsigned of 32 bits, those in a sequence signed."""
     match value:
         case str():
@@ -131,6 +132,9 @@ def encoded(value: str | float | Sequence[float]) -> bytes:
             return struct.pack("<II", 4, value)
         case float():
             return struct.pack("<If", 6, value)
+        case [str(), *_]:
+            strings = b"".join(_string(str(each).encode()) for each in value)
+            return struct.pack("<IIQ", 9, 8, len(value)) + strings
         case _:
             kind, letter = (6, "f") if isinstance(value[0], float) else (5, "i")
             return struct.pack(f"<IIQ{len(value)}{letter}", 9, kind, len(value), *value)

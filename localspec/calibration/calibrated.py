@@ -48,7 +48,7 @@ OF_HEADS = Schedule(
 )
 _FOLDER, _MOST_BYTES = "calibration", 1 << 16
 _TRIES = 3
-_WIDTHS, _HEADS = "exact widths", "costs of heads"
+_WIDTHS, _HEADS = "exact widths, by all nodes", "costs of heads"
 T = TypeVar("T")
 
 

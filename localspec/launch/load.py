@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -46,7 +45,7 @@ from localspec.launch.recording import store_megabytes
 from localspec.llama.allocated import RAM, together
 from localspec.llama.encoder import Encoder
 from localspec.llama.model import LlamaModel, give_back_memory
-from localspec.llama.safe_widths import FIXED_WIDTH
+from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.state import StateUnfitError, restore_state, save_state
@@ -211,7 +210,7 @@ class _Loading:
                 self.cancel,
                 options,
                 1,
-                max(options.max_rows, FIXED_WIDTH if plan.exact and target.on_gpu else 1),
+                max(options.max_rows, FIXED_WIDTH if plan.exact else 1),
                 branches=branches,
                 pass_s=self._pass_s,
                 encoder=self.encoder,
@@ -223,14 +222,15 @@ class _Loading:
         if not can_draft and plan.options.max_rows > 1:
             self.notes.append(_WHY_NOT)
         draft_model = self._draft_model(options) if can_draft and plan.heads is None else None
-        costs, safe, fixed = self._costs(target, draft_model, can_draft, parallel)
+        costs, exact = self._costs(target, draft_model, can_draft, parallel)
         if parallel != 1:
-            parallel = self._count(target, draft_model, options, parallel, costs, safe)
+            parallel = self._count(target, draft_model, options, parallel, costs, exact)
             if draft_model is not None and self._is_idle(costs, parallel):
                 self._let_go(draft_model)
                 draft_model = None
-            fixed = fixed if parallel == 1 else 0  # passes of several have tokens of each
-            rows = max(1, safe, fixed)
+            if parallel > 1 and target.on_gpu and exact is not None and exact.fixed:
+                exact = replace(exact, fixed=0, most=0, price=0.0)  # never measured with several
+            rows = MOST_SEQUENCES if exact is None else max(exact.longest, exact.fixed)
             targets = LlamaSequences(
                 target,
                 self.cancel,
@@ -242,14 +242,18 @@ class _Loading:
                 encoder=self.encoder,
             )
             most_removed = targets.native.most_removed
-        if fixed:
-            plan, costs, safe = self._fixed_width(targets, costs, fixed)
+        safe = MOST_SEQUENCES if exact is None else exact.longest
+        if exact is not None and exact.fixed:
+            plan, costs, safe = self._fixed_width(targets, costs, exact)
         longest = 0
         if can_draft:
             longest = min(safe, targets.most_rows, most_removed + 1) - 1
-            if plan.exact:
-                self.notes.append(self._price(min(longest, plan.options.max_rows - 1), fixed or 1))
+            if exact is not None:
+                self.notes.append(self._price(min(longest, plan.options.max_rows - 1), exact))
         draft_models: LlamaSequences | DraftHeads | None = None
+        if draft_model is not None and longest == 0:
+            self._let_go(draft_model)
+            draft_model = None
         if longest > 0 and plan.heads is not None:
             draft_models, costs = self._heads(plan.heads, target, targets.views, options, costs)
         elif draft_model is not None:
@@ -308,7 +312,7 @@ class _Loading:
             longest=longest,
             past=past,
             has_heads=has_heads,
-            branches=targets.native.most_branches,
+            branches=0 if targets.native.pass_width else targets.native.most_branches,
         )
         known = plan.left_out or costs
         models = LoadedModels(
@@ -503,19 +507,22 @@ class _Loading:
         return lambda share: self.report(Measuring(name, share))
 
     def _fixed_width(
-        self, targets: LlamaSequences, costs: PairCosts | None, width: int
+        self, targets: LlamaSequences, costs: PairCosts | None, exact: SafeWidths
     ) -> tuple[LoadPlan, PairCosts | None, int]:
-        """Let every pass have so many tokens; return the plan, what passes cost then, and how many tokens may count.
+        """Let every pass have so many tokens at least; return the plan, what passes cost then, and how many tokens may count.
 
         Heads do not read rows of padded passes: unless a mode names them, the plan is without them.
         """
-        targets.fix_width(width)
+        least = exact.fixed
+        targets.fix_width(least, exact.most)
         if self.plan.heads is not None and not any(mode.needs_heads for mode in self.plan.modes):
             self.plan = self.plan.undrafted()
         if costs is not None:
-            pass_s = costs.target.of(width)
-            costs = replace(costs, target=PassCosts((1, width), (pass_s, pass_s)))
-        return self.plan, costs, width if self.plan.heads is None else 1
+            table = costs.target
+            seconds = {1: table.of(least), least: table.of(least)}
+            seconds |= {w: table.of(w) for w in table.widths if least < w <= exact.most}
+            costs = replace(costs, target=PassCosts((*seconds,), (*seconds.values(),)))
+        return self.plan, costs, exact.most if self.plan.heads is None else 1
 
     def _let_go(self, model: LlamaModel) -> None:
         self.models.remove(model)
@@ -527,9 +534,9 @@ class _Loading:
         draft_model: LlamaModel | None,
         can_draft: bool,
         parallel: int | None,
-    ) -> tuple[PairCosts | None, int, int]:
-        """Return what passes cost, if anything depends on it, how wide they may be, and how wide all have to be, or 0."""
-        plan, costs, safe, fixed = self.plan, None, MOST_SEQUENCES, 0
+    ) -> tuple[PairCosts | None, SafeWidths | None]:
+        """Return what passes cost, if anything depends on it, and how wide they may be, if that is limited."""
+        plan, costs, exact = self.plan, None, None
         drafts = can_draft and plan.options.max_rows > 1
         if parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
             measured = calibrated(
@@ -542,11 +549,10 @@ class _Loading:
             )
             costs = measured.costs
             self.notes += measured.notes
-        if plan.exact and (drafts or parallel != 1 or target.on_gpu):
+        if plan.exact:  # without drafts, too: all passes have the width that drafts need
             measuring = self._measuring(f"{plan.name(Role.TARGET)} for --exact")
             exact = calibrated_widths(target, self.cancel, measuring)
-            safe, fixed = consecutive(exact.widths), exact.fixed
-        return costs, safe, fixed
+        return costs, exact
 
     def _count(
         self,
@@ -555,10 +561,12 @@ class _Loading:
         options: LoadOptions,
         wanted: int | None,
         costs: PairCosts | None,
-        safe: int,
+        exact: SafeWidths | None,
     ) -> int:
         """Return how many sequences there are to be."""
         assert costs is not None, "they are measured for several"  # noqa: S101
+        # Padded passes are of one sequence each, so that several gain nothing.
+        safe = MOST_SEQUENCES if exact is None else 1 if exact.fixed else exact.longest
         holds = MOST_SEQUENCES
         if self.plan.fit:
             plan, small = self.plan, None
@@ -589,14 +597,16 @@ class _Loading:
             costs is not None and draft_model_could_win(costs, plan.longest_draft, parallel)
         )
 
-    def _price(self, longest: int, width: int) -> str:
-        """Return what `--exact` costs, as far as it was ever measured, where a plain pass has a width."""
-        plan, usual = self.plan, LoadOptions()
+    def _price(self, longest: int, exact: SafeWidths) -> str:
+        """Return what `--exact` does to drafts, and what it costs, as far as it was ever measured."""
+        plan, usual, width = self.plan, LoadOptions(), exact.fixed or 1
         default = replace(
             plan.options,
             **{each: getattr(usual, each) for each in ("repack", "flash_attention", "kv_type")},
         )
-        text, ends = f"exact: drafts of up to {longest} tokens", ("", " without --exact")
+        wanted = plan.options.max_rows > 1
+        text = exact_drafts(longest, exact) if wanted else "exact: no drafts"
+        ends = "", " without --exact"
         for options, n_tokens, join, end in zip(
             (plan.options, default),
             (width, 1),
@@ -631,12 +641,14 @@ def _spelling(
     return partial(SharedIds, same)
 
 
-def consecutive(widths: Collection[int]) -> int:
-    """Return the last of the widths 1, 2, 3, … up to which none is missing.
-
-    A draft may always turn out shorter than planned, so a width beyond a gap is of no use.
-    """
-    return next(width for width in count(1) if width + 1 not in widths)
+def exact_drafts(longest: int, exact: SafeWidths) -> str:
+    """Return in a line what `--exact` leaves of drafts of up to `longest` tokens."""
+    if exact.longest == 1:
+        text = "exact: nothing is drafted, since two tokens together round otherwise than one by itself here"
+        dear = f", and passes that all have two tokens or more would take {exact.price:.1f} times as long as one of one token"
+        return text + dear * (exact.price > 1)
+    text = f"exact: drafts of up to {longest} tokens"
+    return text + f", in passes of {exact.fixed} tokens or more" * bool(exact.fixed)
 
 
 def shared_chunk(costs: PairCosts | None, hold_up_s: float | None) -> int | None:

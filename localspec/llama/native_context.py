@@ -76,7 +76,7 @@ class NativeContext:
     _first_row = 0
     """Place of the first row that was asked for among those of the last pass."""
     pass_width = 0
-    """Tokens of every pass for rows, with meaningless ones behind its own; see `fix_width`."""
+    """Tokens that every pass for rows has at least, with meaningless ones behind its own; see `fix_width`."""
 
     def __init__(
         self,
@@ -239,13 +239,13 @@ class NativeContext:
         return native.llama_get_memory(self.handle)
 
     def fix_width(self, width: int) -> None:
-        """Let every pass for rows have so many tokens, where one sequence has no more: the others mean nothing, and are removed.
+        """Let every pass for rows have so many tokens at least, of one sequence: the others mean nothing, and are removed.
 
         A device that computes each width by kernels of its own gives a token the same bits wherever it stands in
-        passes of one width.
+        passes of one width; a CPU, in passes of two tokens and more.
         """
+        self.n_ctx -= width - self.pass_width
         self.pass_width = width
-        self.n_ctx -= width
 
     def _decode_padded(self, part: Part) -> int:
         """Evaluate a part with tokens behind it up to the fixed width, remove these, and return llama.cpp's code."""

@@ -1,12 +1,17 @@
 """SafeWidths: how wide a pass may be and still give, bit for bit, what single tokens give.
 
-Whether it does depends on kernels, so it is measured and not known: by files, options and machine. On a GPU mostly none does;
-there, a token may still have the same bits wherever it stands in passes of one width.
+Whether it does depends on kernels, so it is measured and not known: by files, options and machine. Logits alone do not tell:
+what differs inside (a router in F32) is mostly rounded away before the next matrix, until it chooses another expert. So on a
+CPU all nodes of the graph are compared, elsewhere the last hidden row, too. Where no width but 1 gives the bits of single
+tokens, passes may still be equal among each other from some width on, or if all have one width.
 """
 
+import math
 import mmap
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -17,14 +22,20 @@ from localspec.errors import PassFailed
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaContext
+from localspec.llama.traced import TracedContext
 from localspec.options import LoadOptions
 
 WIDEST = 16
-ACROSS = (252, 508, 764)
-"""From here, a padded pass ends where a block of the cache does, and its tokens alone, padded, reach into the next one."""
 FIXED_WIDTH = 4
-"""Tokens of every pass where no other width is exact. On an H100 a model of a 7B's shape then takes 1.26 times as long for a
-plain token; passes of eight cost 1.4 times what passes of four do."""
+"""Tokens of every pass on a GPU where no other width is exact. On an H100 a model of a 7B's shape then takes 1.26 times as long
+for a plain token; passes of eight cost 1.4 times what passes of four do."""
+LEAST_WIDTHS = (2, FIXED_WIDTH)
+"""Tokens that passes on a CPU may have at least: its kernels for several columns add up alike, however many these are."""
+MOST_PRICE = 1.3
+"""How many times as long a plain token may take for the sake of drafts. On an H100, answers drafted at 1.26 took as long as plain
+ones of single tokens do."""
+_BLOCK = 256
+_TIMED = 8
 # ggml looks at the cache in blocks of 256, and may cut it into ranges beyond the first. So passes are
 # tried inside of blocks and across their boundaries.
 DEPTHS = (120, 255, 300, 511, 767)
@@ -42,18 +53,34 @@ class SafeWidths:
     Args:
         widths: the safe ones, ascending; 1 is always among them.
         differences: of every other width that was tried, the largest absolute difference of a
-            logit from what passes of one token give, or of the last hidden row where only that differs.
-        fixed: of how many tokens every pass may be so that each token has the same bits wherever it stands; 0 where that
-            is not so, or not needed.
+            logit from what passes of one token give; 0 where only what is inside differs.
+        fixed: how many tokens every pass has at least, with meaningless ones behind its own, so that each token has the same
+            bits wherever it stands; 0 where that is not needed, not so, or too dear.
+        most: how many tokens such a pass may have.
+        price: how many times as long as a pass of one token one of so many takes; 0 where that did not matter.
     """
 
     widths: tuple[int, ...]
     differences: Mapping[int, float]
     fixed: int = 0
+    most: int = 0
+    price: float = 0.0
 
     def __post_init__(self) -> None:
         if self.widths[:1] != (1,) or set(self.widths) & set(self.differences):
             raise ValueError(f"safe widths {self.widths}: from 1 on, without those that differ")
+        if not 0 <= self.fixed <= self.most:
+            raise ValueError(f"passes of {self.fixed} to {self.most} tokens")
+
+    @property
+    def longest(self) -> int:
+        """The widest pass up to which every width is exact: a draft may always turn out shorter than planned."""
+        return self.most if self.fixed else consecutive(self.widths)
+
+
+def consecutive(widths: Collection[int]) -> int:
+    """Return the last of the widths 1, 2, 3, … up to which none is missing."""
+    return next(width for width in count(1) if width + 1 not in widths)
 
 
 def safe_widths(
@@ -62,6 +89,7 @@ def safe_widths(
     cancel: CancelFlag | None = None,
     on_progress: Callable[[float], None] = lambda _share: None,
     depths: Sequence[int] = DEPTHS,
+    most_price: float = MOST_PRICE,
 ) -> SafeWidths:
     """Compare passes of 2 to 16 tokens with passes of one, beside whatever contexts a model has.
 
@@ -72,42 +100,104 @@ def safe_widths(
         on_progress: called with the share that is done, 0 to 1.
         depths: tokens in the cache before the passes, ascending; what the model was not trained
             for is left out.
+        most_price: how many times as long a plain token may take so that there are drafts.
 
     Raises:
         Cancelled: the flag was set.
         ModelLoadError: there is no memory for one more, small context.
     """
-    n_ctx = min(max(depths) + WIDEST + 1, model.n_ctx_train)
-    options = replace(options, n_ctx=n_ctx)
-    context = LlamaContext(model, cancel, replace(options, max_rows=WIDEST))
-    alone: LlamaContext | None = None
+    n_ctx = min(max(depths) + WIDEST + FIXED_WIDTH + 1, model.n_ctx_train)
+    options = replace(options, n_ctx=n_ctx, max_rows=WIDEST)
+    context = LlamaContext(model, cancel, options)
     try:
         if context.native.most_removed == 0:
             return SafeWidths((1,), {})
-        tokens, depths = _tokens(model, n_ctx), [d for d in depths if d + WIDEST < n_ctx]
-        if context.native.can_truncate:
-            exact = _compared(context, tokens, depths, on_progress)
-            if model.on_gpu and 2 not in exact.widths:
-                context.native.fix_width(FIXED_WIDTH)
-                across = sorted({*depths, *(d for d in ACROSS if d < max(depths, default=0))})
-                padded = _compared(context, tokens, across, on_progress, FIXED_WIDTH)
-                fixed = FIXED_WIDTH if len(padded.widths) == FIXED_WIDTH else 0
-                exact = replace(exact, fixed=fixed)
-            return exact
-        alone = LlamaContext(model, cancel, replace(options, max_rows=1))
-        widest, rewound = min(WIDEST, context.native.most_removed + 1), Rewound(context, alone)
-        by_logits = _compared(rewound, tokens, depths, lambda share: on_progress(share / 2), widest)
-        rewound.hidden = True
-        by_hidden = _compared(
-            rewound, tokens, depths[:2], lambda share: on_progress(0.5 + share / 2), widest
-        )
-        return SafeWidths(
-            tuple(sorted({*by_logits.widths} & {*by_hidden.widths})),
-            {**by_hidden.differences, **by_logits.differences},
-        )
+        depths = [d for d in depths if d + WIDEST + FIXED_WIDTH < n_ctx]
+        on_tokens = _Comparison(model, options, cancel, depths, _tokens(model, n_ctx, depths))
+        if not context.native.can_truncate:
+            return on_tokens.of_snapshots(context, on_progress)
     finally:
         context.close()
-        if alone is not None:
+    found = on_tokens.of_widths(0, WIDEST, lambda share: on_progress(share / 2))
+    if 2 not in found.widths:
+        found = on_tokens.padded(found, most_price, lambda share: on_progress(0.5 + share / 2))
+    on_progress(1.0)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Comparison:
+    """Where passes are compared: of a model, in contexts of their own, behind so many tokens of these."""
+
+    model: LlamaModel
+    options: LoadOptions
+    cancel: CancelFlag | None
+    depths: Sequence[int]
+    tokens: Sequence[int]
+
+    def of_widths(self, least: int, widest: int, on_progress: Callable[[float], None]) -> SafeWidths:
+        """Compare passes up to a width, all of them padded to `least` tokens; 0 pads none."""
+        on_gpu, made_of = self.model.on_gpu, (self.model, self.cancel, self.options)
+        context = LlamaContext(*made_of) if on_gpu else TracedContext(*made_of)
+        try:
+            context.native.fix_width(least)
+            # Behind these, a padded pass ends where a block of the cache does, and single tokens, padded, reach into the next.
+            across = range(_BLOCK - least, max(self.depths, default=0), _BLOCK) if least else ()
+            depths = sorted({*self.depths, *across})
+            rows = _WithHidden(context) if on_gpu else context
+            return _compared(rows, self.tokens, depths, on_progress, widest)
+        finally:
+            context.close()
+
+    def padded(
+        self, found: SafeWidths, most_price: float, on_progress: Callable[[float], None]
+    ) -> SafeWidths:
+        """Return what was found, with what padded passes may be, if they are exact and not too dear."""
+        on_gpu = self.model.on_gpu
+        candidates = (FIXED_WIDTH,) if on_gpu else LEAST_WIDTHS
+        for place, least in enumerate(candidates):
+            price = self.price(least)
+            found = replace(found, price=price)
+            if price > most_price:
+                break
+            start = place / len(candidates)
+            padded = self.of_widths(
+                least,
+                FIXED_WIDTH if on_gpu else WIDEST,
+                lambda share, start=start: on_progress(start + share / len(candidates)),
+            )
+            if padded.longest >= least:
+                return replace(found, fixed=least, most=padded.longest)
+        return found
+
+    def price(self, width: int) -> float:
+        """Return how many times as long as a pass of one token one of so many takes."""
+        context = LlamaContext(self.model, self.cancel, self.options)
+        try:
+            start = min([*self.depths, context.n_ctx // 2])
+            fastest = dict.fromkeys((1, width), math.inf)
+            for _ in range(_TIMED):
+                for each in fastest:
+                    context.prefill(self.tokens[:start])
+                    context.truncate(start)
+                    before = time.perf_counter()
+                    context.logits(self.tokens[: start + each], rows=each)
+                    fastest[each] = min(fastest[each], time.perf_counter() - before)
+            return fastest[width] / fastest[1]
+        finally:
+            context.close()
+
+    def of_snapshots(
+        self, context: LlamaContext, on_progress: Callable[[float], None]
+    ) -> SafeWidths:
+        """Compare passes of a recurrent model, which go back to snapshots."""
+        alone = LlamaContext(self.model, self.cancel, replace(self.options, max_rows=1))
+        try:
+            widest = min(WIDEST, context.native.most_removed + 1)
+            rewound = Rewound(context, alone)
+            rewound.hidden = True
+            return _compared(rewound, self.tokens, self.depths, on_progress, widest)
+        finally:
             alone.close()
 
 
@@ -135,8 +225,8 @@ class Rewound:
         alone: keeps none.
 
     Attributes:
-        hidden: whether rows are the last hidden ones, instead of logits. Kernels of convolutions round otherwise by the last
-            bit, which the quantisation of what goes into a matrix mostly hides, until one day it does not.
+        hidden: whether rows hold the last hidden ones, too. Kernels of convolutions round otherwise by the last bit, which
+            the quantisation of what goes into a matrix mostly hides, until one day it does not.
     """
 
     def __init__(self, wide: LlamaContext, alone: LlamaContext) -> None:
@@ -180,20 +270,33 @@ class Rewound:
         return given_rows
 
 
+class _WithHidden:
+    """A context whose rows hold the last hidden ones, too."""
+
+    def __init__(self, context: LlamaContext) -> None:
+        self._context = context
+        self.prefill, self.truncate = context.prefill, context.truncate
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        """Return rows; see `LanguageModel`."""
+        return _hidden(self._context, tokens, rows)
+
+
 def _logits(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
     return context.logits(tokens, rows)
 
 
 def _hidden(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
-    """Return the last hidden rows of a pass over `rows` tokens, which the head would take."""
+    """Return the logits of a pass over `rows` tokens, and behind them the last hidden rows, which the head takes."""
     width = int(native.llama_model_n_embd_out(context.model.handle))
     native.llama_set_embeddings(context.native.handle, True)
     try:
-        context.logits(tokens, rows)
+        logits = context.logits(tokens, rows)
         rows_of = [
             native.llama_get_embeddings_ith(context.native.handle, row) for row in range(rows)
         ]
-        return np.stack([np.ctypeslib.as_array(row, shape=(width,)) for row in rows_of])
+        hidden = np.stack([np.ctypeslib.as_array(row, shape=(width,)) for row in rows_of])
+        return np.hstack([logits, hidden])
     finally:
         native.llama_set_embeddings(context.native.handle, False)
 
@@ -210,14 +313,14 @@ def _compared(
     tried, done = list(range(2, widest + 1)), 0
     left = len(tried) * len(depths)
 
-    def count() -> None:
+    def counted() -> None:
         nonlocal done, left
         done, left = done + 1, left - 1
         on_progress(done / (done + left))
 
     on_progress(0.0)
     for after, depth in zip(reversed(range(len(depths))), depths, strict=True):
-        unsafe |= differences_at(model, tokens, depth, tried, count)
+        unsafe |= differences_at(model, tokens, depth, tried, counted)
         tried = [width for width in tried if width not in unsafe]
         left = len(tried) * after
         if not tried:
@@ -283,6 +386,13 @@ def _gap(row: Logits, other: Logits) -> float | None:
     return float("inf") if np.isnan(gap) else gap
 
 
-def _tokens(model: LlamaModel, count: int) -> list[int]:
+def _tokens(model: LlamaModel, count: int, depths: Sequence[int] = ()) -> list[int]:
+    """Return a text, in which one token is said again and again behind every other depth.
+
+    Experts that all tokens of a pass choose have as many rows as it has, and kernels of their own then.
+    """
     text = model.vocabulary.tokenize(_TEXT, add_special=False, parse_special=False)
-    return (text * (count // max(1, len(text)) + 1))[:count]
+    tokens = (text * (count // max(1, len(text)) + 1))[:count]
+    for depth in depths[1::2]:
+        tokens[depth : depth + WIDEST + 1] = [tokens[depth]] * (WIDEST + 1)
+    return tokens

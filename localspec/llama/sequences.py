@@ -78,12 +78,17 @@ class LlamaSequences:
         """Tokens of a prompt that the next pass takes."""
         return self.native.chunk
 
-    def fix_width(self, width: int) -> None:
-        """Let every pass for rows of the only sequence have so many tokens; see `NativeContext.fix_width`."""
-        assert len(self._family) == 1, "passes of several are as wide as they are many"  # noqa: S101
+    def fix_width(self, width: int, most: int | None = None) -> None:
+        """Let every pass for rows have so many tokens at least, and be of one sequence; see `NativeContext.fix_width`.
+
+        Args:
+            width: the least.
+            most: rows of a pass; as many as the least by default.
+        """
         self.native.fix_width(width)
-        self._family[0].n_ctx = self.native.n_ctx
-        self.most_rows = min(self.most_rows, width)
+        for each in self._family:
+            each.n_ctx = self.native.n_ctx
+        self.most_rows = min(self.most_rows, width if most is None else most)
 
     def missing(self, slot: int, request: Pass) -> int:
         """Return how many tokens of a request a sequence has not cached itself, its rows at least.
@@ -112,6 +117,9 @@ class LlamaSequences:
         rows = sum(request.rows for _, request in requests)
         if not 1 <= rows <= self.most_rows:
             raise PassFailed(f"a pass asks for {rows} rows: it gives 1 to {self.most_rows}")
+        if self.native.pass_width and len(requests) > 1:
+            # llama.cpp would evaluate by itself what one sequence has more than others, as narrow as that is.
+            return [self.together([each])[0].copy() for each in requests]
         # Neighbours make one wide pass only where their numbers ascend without a gap.
         order = sorted(range(len(requests)), key=lambda i: self._family[requests[i][0]].number)
         parts = [self._part(*requests[i]) for i in order]

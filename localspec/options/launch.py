@@ -97,8 +97,7 @@ class LaunchOptions:
             raise UsageError(
                 f"pair {self.pair} and target {self.target} cannot be combined: give one of them"
             )
-        if self.exact and self.load.kv_type not in {"f16", "bf16"}:
+        if self.exact and self.load.kv_type == "f32":
             raise UsageError(
-                f"--exact needs a bf16 cache, but --kv-type is {self.load.kv_type}: "
-                "remove one of them"
+                "--exact takes a bf16 or a quantised cache, but --kv-type is f32: remove one of them"
             )
