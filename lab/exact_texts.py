@@ -47,7 +47,9 @@ def requests(count: int, max_tokens: int) -> Iterator[Request]:
         yield Request(number, raw=f"{number}. {text}", options=options, deterministic=True)
 
 
-def answers(assistant: Assistant, wanted: Iterator[Request]) -> dict[int, tuple[tuple[int, ...], int]]:
+def answers(
+    assistant: Assistant, wanted: Iterator[Request]
+) -> dict[int, tuple[tuple[int, ...], int]]:
     """Return the tokens of all answers, as many at a time as there are sequences, and how many were drafted."""
     found: dict[int, tuple[tuple[int, ...], int]] = {}
     running, more = 0, True
@@ -102,6 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--answers", type=int, default=200)
     parser.add_argument("--max-tokens", type=int, default=100)
     parser.add_argument("--modes", default="model:3,lookup:15,auto")
@@ -114,10 +117,14 @@ def main() -> None:
     if flags.most_price is not None:
         calibrated.safe_widths = partial(safe_widths, most_price=flags.most_price)  # type: ignore[attr-defined]
     out = flags.folder / "texts.jsonl"
-    done = {json.loads(line)["model"] for line in out.read_text().splitlines()} if out.exists() else set()
+    done = (
+        {json.loads(line)["model"] for line in out.read_text().splitlines()}
+        if out.exists()
+        else set()
+    )
     for name in flags.models.split(","):
         architecture, layers, kind = name.rsplit("-", 2)
-        path = mixture(flags.folder / "models", architecture, int(layers), kind)
+        path = mixture(flags.folder / "models", architecture, int(layers), kind, flags.seed)
         if path.stem in done:
             continue
         line = json.dumps(compared(path, flags))

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from functools import partial
 from math import inf
+from pathlib import Path
 
 import pytest
 
+from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts, best_yield
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
@@ -15,9 +17,13 @@ from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting, DraftMode, draft_mode
-from localspec.llama.safe_widths import consecutive
+from localspec.launch.load import _Loading, exact_drafts
+from localspec.launch.plan import LoadPlan
+from localspec.llama.safe_widths import SafeWidths, consecutive
+from localspec.options import LoadOptions
 from tests.toy import GREEDY, CachedModel, ToySequences, random_table
 
+NOTHING = "exact: nothing is drafted, as passes of two tokens round otherwise than those of one"
 CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))
 
 
@@ -117,3 +123,45 @@ def test_no_mode_drafts_further_than_the_pair_allows(text: str) -> None:
 )
 def test_only_widths_without_a_gap_are_of_use(widths: tuple[int, ...], last: int) -> None:
     assert consecutive(widths) == last
+    assert SafeWidths(widths, {}).longest == last
+    assert SafeWidths(widths, {}, fixed=2, most=9).longest == 9
+
+
+@pytest.mark.parametrize(
+    ("exact", "line"),
+    [
+        (SafeWidths((1, 2, 3), {}), "exact: drafts of up to 2 tokens"),
+        (
+            SafeWidths((1,), {}, 2, 16, 1.1),
+            "exact: drafts of up to 2 tokens, in passes of 2 tokens or more",
+        ),
+        (
+            SafeWidths((1,), {}, price=1.8),
+            f"{NOTHING}, and padding them to two would make each take 1.8 times as long",
+        ),
+        (SafeWidths((1,), {}), NOTHING),
+    ],
+)
+def test_a_line_says_what_exact_leaves_of_drafts(exact: SafeWidths, line: str) -> None:
+    assert exact_drafts(2, exact) == line
+
+
+def test_passes_that_are_padded_cost_what_those_of_the_least_width_do() -> None:
+    class Targets:
+        width: tuple[int, ...]
+
+        def fix_width(self, *width: int) -> None:
+            self.width = width
+
+    plan, targets = LoadPlan(Path("t"), None, {}, (DraftMode("auto"),), 0, LoadOptions()), Targets()
+    loading = _Loading(plan, CancelFlag(), lambda _: None, None, False, [])
+    costs = PairCosts(PassCosts((1, 2, 3, 4, 8, 16), (1.0, 1.3, 1.5, 1.8, 3.0, 6.0)))
+    for exact, widths, seconds in (
+        (SafeWidths((1,), {}, 2, 8), (1, 2, 3, 4, 8), (1.3, 1.3, 1.5, 1.8, 3.0)),
+        (SafeWidths((1,), {}, 4, 4), (1, 4), (1.8, 1.8)),
+    ):
+        padded = loading._fixed_width(targets, costs, exact)  # type: ignore[arg-type]
+        assert targets.width == (exact.fixed, exact.most)
+        assert padded is not None
+        assert padded.target == PassCosts(widths, seconds)
+        assert loading._fixed_width(targets, None, exact) is None  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 import pytest
 
 import localspec.launch.load as loading
+from lab.exact_texts import answers as answers_of
+from lab.exact_texts import requests
+from lab.synthetic.mixtures import mixture
+from localspec.calibration import calibrated
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.model import LlamaModel
@@ -95,3 +100,47 @@ def test_a_fixed_width_is_looked_for_where_no_other_is_exact(smollm2_path: Path)
         assert dear.price > 1
     finally:
         model.close()
+
+
+MIXTURES = (("qwen3moe", 8, "Q8_0"), ("gpt-oss", 8, "Q8_0"))
+"""Made models whose logits say that drafts are safe, and whose texts say otherwise."""
+
+
+@pytest.mark.parametrize(("architecture", "layers", "kind"), MIXTURES)
+@pytest.mark.parametrize("most_price", [inf, 0.0], ids=["padded", "dear"])
+def test_drafts_change_no_text_of_a_mixture_of_experts(
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    architecture: str,
+    layers: int,
+    kind: str,
+    most_price: float,
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(calibrated, "safe_widths", partial(safe_widths, most_price=most_price))
+    folder = tmp_path_factory.getbasetemp() / "mixtures"
+    path, texts = mixture(folder, architecture, layers, kind, seed=2), dict[str, Any]()
+    for draft, parallel in (("off", 1), ("model:3", 1), ("lookup:15", 1), ("auto", 4)):
+        launch = LaunchOptions(
+            target=str(path),
+            draft_model=str(path) if draft in {"model:3", "auto"} else None,
+            draft=draft,
+            exact=True,
+            fit=False,
+            load=OPTIONS,
+        )
+        runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
+        with closing(runtime.assistant) as assistant:
+            (line,) = (each for each in assistant.notes if each.startswith("exact: "))
+            found = answers_of(assistant, requests(12, 200))
+            texts[draft] = {key: tokens for key, (tokens, _) in found.items()}
+            drafted = sum(count for _, count in found.values())
+            if draft in {"model:3", "lookup:15"}:
+                assert (drafted > 0) is (most_price > 0), line
+                assert ("in passes of 2 tokens or more" in line) is (most_price > 0)
+                assert ("nothing is drafted" in line) is (most_price == 0)
+            if not most_price:
+                assert assistant.models.draft_models is None
+        assert texts[draft] == texts["off"], draft
+    assert sum(map(len, texts["off"].values())) > 600

@@ -136,9 +136,15 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
-    for kind in ("f32", *QUANTISED_KV_TYPES):
-        load = LoadOptions(kv_type=kind)
-        refuses(f"needs a bf16 cache.* is {kind}", LaunchOptions, exact=True, load=load)
+    f32 = LoadOptions(kv_type="f32")
+    refuses("takes a bf16 or a quantised cache.* is f32", LaunchOptions, exact=True, load=f32)
+    for kind, exact in (
+        ("f16", "bf16"),
+        ("bf16", "bf16"),
+        *((kind, kind) for kind in QUANTISED_KV_TYPES),
+    ):
+        launch_ = LaunchOptions(exact=True, load=LoadOptions(kv_type=kind))
+        assert launch_.target_load.kv_type == exact
     refuses("pair a and target b cannot be combined", LaunchOptions, "a", "b")
     for length in (0, 64):
         refuses(f"is {length}: it must be from 1 to 63", LaunchOptions, draft_length=length)

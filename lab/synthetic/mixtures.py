@@ -6,10 +6,10 @@ Source: `src/models/` of llama.cpp for names and shapes.
 """
 
 import ctypes
-from math import prod
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.synthetic.gguf_layout import Placed
 from lab.synthetic.gguf_writer import NewTensor, Value, encoded, write_gguf
@@ -18,10 +18,24 @@ from localspec.llama.backend import initialise, last_complaint
 from localspec.llama.native import native
 
 TYPES = {
-    **{"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q2_K": 10, "Q4_K_M": 15, "Q6_K": 18},
-    **{"IQ3_XXS": 23, "IQ4_NL": 25, "IQ3_S": 26, "IQ4_XS": 30, "BF16": 32, "MXFP4": 38},
+    "F32": 0,
+    "F16": 1,
+    "Q4_0": 2,
+    "Q4_1": 3,
+    "Q8_0": 7,
+    "Q2_K": 10,
+    "Q4_K_M": 15,
+    "Q6_K": 18,
+    "IQ3_XXS": 23,
+    "IQ4_NL": 25,
+    "IQ3_S": 26,
+    "IQ4_XS": 30,
+    "BF16": 32,
+    "MXFP4": 38,
 }
 """llama.cpp's `llama_ftype` by the names of files."""
+_MIXED, _Q4_K = "Q8_0+Q4_K", 12
+"""A kind of which the experts alone are Q4_K, as in many files that are meant to be small and good."""
 ARCHITECTURES = ("qwen3moe", "gpt-oss", "gemma4", "llama")
 _N_EMBD, _N_HEAD, _N_HEAD_KV, _WIDTH, _N_FF = 256, 4, 2, 64, 256
 _EXPERTS, _USED, _WINDOW = 8, 2, 128
@@ -39,7 +53,7 @@ def byte_pieces() -> list[str]:
 
 
 def mixture(folder: Path, architecture: str, layers: int, kind: str, seed: int = 1) -> Path:
-    """Return a model of so many layers whose weights are of a kind, one of `TYPES`; one that is there is taken.
+    """Return a model of so many layers whose weights are of a kind, one of `TYPES` or Q8_0+Q4_K; one that is there is taken.
 
     Raises:
         LocalspecError: llama.cpp cannot quantise it so.
@@ -54,15 +68,18 @@ def mixture(folder: Path, architecture: str, layers: int, kind: str, seed: int =
         partial.replace(source)
     if not made.exists():
         partial = made.with_suffix(".partial")
-        _quantise(source, partial, TYPES[kind])
+        _quantise(source, partial, kind)
         partial.replace(made)
     return made
 
 
-def _quantise(source: Path, destination: Path, ftype: int) -> None:
+def _quantise(source: Path, destination: Path, kind: str) -> None:
     initialise()
     params = native.llama_model_quantize_default_params()
-    params.ftype = ftype
+    params.ftype = TYPES[kind.partition("+")[0]]
+    if kind == _MIXED:
+        override = native.llama_model_tensor_override
+        params.tt_overrides = (override * 2)(override(b"_exps", _Q4_K), override(None, 0))
     files = str(source).encode(), str(destination).encode()
     if native.llama_model_quantize(*files, ctypes.byref(params)):
         raise LocalspecError(f"llama.cpp cannot quantise {source}: {last_complaint()}")
@@ -88,11 +105,9 @@ def _write(path: Path, architecture: str, layers: int, seed: int) -> None:
             pass
 
 
-def _weights(
-    random: np.random.Generator, name: str, shape: tuple[int, ...]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _weights(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return weights in numpy's order: of a matrix, as large as keeps the size of what goes through it."""
-    numbers = random.normal(size=shape[::-1])
+    numbers: NDArray[np.float64] = random.normal(size=shape[::-1])
     if "bias" in name or "sinks" in name:
         return 0.1 * numbers
     if len(shape) == 1:
@@ -100,7 +115,8 @@ def _weights(
     if name.startswith("token_embd"):
         return numbers
     adds = _SPREAD if "attn_output" in name or "ffn_down" in name else 1.0
-    return adds * numbers / np.sqrt(shape[0])
+    scaled: NDArray[np.float64] = numbers * (adds / shape[0] ** 0.5)
+    return scaled
 
 
 def _layer(architecture: str) -> Shapes:

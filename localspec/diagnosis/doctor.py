@@ -328,6 +328,17 @@ def _header(
     return model, None if path is None else replace(read_model(path), name=reference)
 
 
+def _exact_widths(exact: SafeWidths) -> str:
+    """Return in words which passes change no bit."""
+    if exact.fixed:
+        return f"passes of {exact.fixed} to {exact.most} tokens are exact, and none is narrower"
+    if exact.longest == 1:
+        return "nothing is drafted: passes of two tokens round otherwise than those of one"
+    text, worst = ", ".join(map(str, exact.widths)), max(exact.differences.values(), default=0.0)
+    off = f", other widths are off by up to {worst:.2g}" if exact.differences else ""
+    return f"passes of {text} tokens are exact{off}"
+
+
 def speed(
     root: Path,
     costs: Callable[[Path, LoadOptions, Role], StoredCosts | None] = stored_costs,
@@ -351,11 +362,6 @@ def speed(
         if draft := costs(item.path, usual, Role.DRAFT_MODEL):
             parts.append(f"{1000 * draft.costs.of(1):.1f} ms per token as draft model")
         if exact := widths(item.path, usual.exact()):
-            text = f"with --exact, passes of {', '.join(map(str, exact.widths))} tokens are exact"
-            worst = max(exact.differences.values(), default=0.0)
-            off = f", other widths are off by up to {worst:.2g}" if exact.differences else ""
-            if exact.fixed:
-                off = f", and drafts in passes of always {exact.fixed} tokens are"
-            parts.append(text + off)
+            parts.append(f"with --exact, {_exact_widths(exact)}")
         missing = "not measured yet: the first run measures it, and the first --exact run its own"
         yield Fact(item.name, "; ".join(parts) or missing)

@@ -228,8 +228,7 @@ class _Loading:
             if draft_model is not None and self._is_idle(costs, parallel):
                 self._let_go(draft_model)
                 draft_model = None
-            if parallel > 1 and target.on_gpu and exact is not None and exact.fixed:
-                exact = replace(exact, fixed=0, most=0, price=0.0)  # never measured with several
+            exact = _of_several(exact, target, parallel)
             rows = MOST_SEQUENCES if exact is None else max(exact.longest, exact.fixed)
             targets = LlamaSequences(
                 target,
@@ -242,14 +241,10 @@ class _Loading:
                 encoder=self.encoder,
             )
             most_removed = targets.native.most_removed
-        safe = MOST_SEQUENCES if exact is None else exact.longest
         if exact is not None and exact.fixed:
-            plan, costs, safe = self._fixed_width(targets, costs, exact)
-        longest = 0
-        if can_draft:
-            longest = min(safe, targets.most_rows, most_removed + 1) - 1
-            if exact is not None:
-                self.notes.append(self._price(min(longest, plan.options.max_rows - 1), exact))
+            costs = self._fixed_width(targets, costs, exact)
+            plan = self.plan
+        longest = self._longest(targets, most_removed, exact)
         draft_models: LlamaSequences | DraftHeads | None = None
         if draft_model is not None and longest == 0:
             self._let_go(draft_model)
@@ -508,8 +503,8 @@ class _Loading:
 
     def _fixed_width(
         self, targets: LlamaSequences, costs: PairCosts | None, exact: SafeWidths
-    ) -> tuple[LoadPlan, PairCosts | None, int]:
-        """Let every pass have so many tokens at least; return the plan, what passes cost then, and how many tokens may count.
+    ) -> PairCosts | None:
+        """Let every pass have so many tokens at least; return what passes cost then.
 
         Heads do not read rows of padded passes: unless a mode names them, the plan is without them.
         """
@@ -517,12 +512,24 @@ class _Loading:
         targets.fix_width(least, exact.most)
         if self.plan.heads is not None and not any(mode.needs_heads for mode in self.plan.modes):
             self.plan = self.plan.undrafted()
-        if costs is not None:
-            table = costs.target
-            seconds = {1: table.of(least), least: table.of(least)}
-            seconds |= {w: table.of(w) for w in table.widths if least < w <= exact.most}
-            costs = replace(costs, target=PassCosts((*seconds,), (*seconds.values(),)))
-        return self.plan, costs, exact.most if self.plan.heads is None else 1
+        if costs is None:
+            return None
+        table = costs.target
+        seconds = {1: table.of(least), least: table.of(least)}
+        seconds |= {w: table.of(w) for w in table.widths if least < w <= exact.most}
+        return replace(costs, target=PassCosts((*seconds,), (*seconds.values(),)))
+
+    def _longest(self, targets: LlamaSequences, most_removed: int, exact: SafeWidths | None) -> int:
+        """Return how many tokens a draft may have, and note what `exact` leaves of them."""
+        if most_removed == 0:
+            return 0
+        plan, safe = self.plan, MOST_SEQUENCES
+        if exact is not None:
+            safe = 1 if exact.fixed and plan.heads is not None else exact.longest
+        longest = min(safe, targets.most_rows, most_removed + 1) - 1
+        if exact is not None:
+            self.notes.append(self._price(min(longest, plan.options.max_rows - 1), exact))
+        return longest
 
     def _let_go(self, model: LlamaModel) -> None:
         self.models.remove(model)
@@ -641,11 +648,20 @@ def _spelling(
     return partial(SharedIds, same)
 
 
+def _of_several(exact: SafeWidths | None, target: LlamaModel, parallel: int) -> SafeWidths | None:
+    """Return how wide passes of several sequences may be; on a GPU, padded ones were never measured with several."""
+    if exact is None or parallel == 1 or not target.on_gpu:
+        return exact
+    return replace(exact, fixed=0, most=0, price=0.0)
+
+
 def exact_drafts(longest: int, exact: SafeWidths) -> str:
     """Return in a line what `--exact` leaves of drafts of up to `longest` tokens."""
     if exact.longest == 1:
-        text = "exact: nothing is drafted, since two tokens together round otherwise than one by itself here"
-        dear = f", and passes that all have two tokens or more would take {exact.price:.1f} times as long as one of one token"
+        text = (
+            "exact: nothing is drafted, as passes of two tokens round otherwise than those of one"
+        )
+        dear = f", and padding them to two would make each take {exact.price:.1f} times as long"
         return text + dear * (exact.price > 1)
     text = f"exact: drafts of up to {longest} tokens"
     return text + f", in passes of {exact.fixed} tokens or more" * bool(exact.fixed)

@@ -11,6 +11,7 @@ import mmap
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -118,9 +119,9 @@ def safe_widths(
             return on_tokens.of_snapshots(context, on_progress)
     finally:
         context.close()
-    found = on_tokens.of_widths(0, WIDEST, lambda share: on_progress(share / 2))
+    found = on_tokens.of_widths(0, WIDEST, partial(_part, on_progress, 0.0, 0.5))
     if 2 not in found.widths:
-        found = on_tokens.padded(found, most_price, lambda share: on_progress(0.5 + share / 2))
+        found = on_tokens.padded(found, most_price, partial(_part, on_progress, 0.5, 0.5))
     on_progress(1.0)
     return found
 
@@ -135,7 +136,9 @@ class _Comparison:
     depths: Sequence[int]
     tokens: Sequence[int]
 
-    def of_widths(self, least: int, widest: int, on_progress: Callable[[float], None]) -> SafeWidths:
+    def of_widths(
+        self, least: int, widest: int, on_progress: Callable[[float], None]
+    ) -> SafeWidths:
         """Compare passes up to a width, all of them padded to `least` tokens; 0 pads none."""
         on_gpu, made_of = self.model.on_gpu, (self.model, self.cancel, self.options)
         context = LlamaContext(*made_of) if on_gpu else TracedContext(*made_of)
@@ -144,7 +147,7 @@ class _Comparison:
             # Behind these, a padded pass ends where a block of the cache does, and single tokens, padded, reach into the next.
             across = range(_BLOCK - least, max(self.depths, default=0), _BLOCK) if least else ()
             depths = sorted({*self.depths, *across})
-            rows = _WithHidden(context) if on_gpu else context
+            rows = _WithHidden(context) if isinstance(context, LlamaContext) else context
             return _compared(rows, self.tokens, depths, on_progress, widest)
         finally:
             context.close()
@@ -155,17 +158,13 @@ class _Comparison:
         """Return what was found, with what padded passes may be, if they are exact and not too dear."""
         on_gpu = self.model.on_gpu
         candidates = (FIXED_WIDTH,) if on_gpu else LEAST_WIDTHS
+        widest = FIXED_WIDTH if on_gpu else WIDEST
         for place, least in enumerate(candidates):
-            price = self.price(least)
-            found = replace(found, price=price)
-            if price > most_price:
+            found = replace(found, price=self.price(least))
+            if found.price > most_price:
                 break
-            start = place / len(candidates)
-            padded = self.of_widths(
-                least,
-                FIXED_WIDTH if on_gpu else WIDEST,
-                lambda share, start=start: on_progress(start + share / len(candidates)),
-            )
+            share = partial(_part, on_progress, place / len(candidates), 1 / len(candidates))
+            padded = self.of_widths(least, widest, share)
             if padded.longest >= least:
                 return replace(found, fixed=least, most=padded.longest)
         return found
@@ -199,6 +198,11 @@ class _Comparison:
             return _compared(rewound, self.tokens, self.depths, on_progress, widest)
         finally:
             alone.close()
+
+
+def _part(report: Callable[[float], None], start: float, part: float, share: float) -> None:
+    """Report how far a part of the work is."""
+    report(start + part * share)
 
 
 class Compared(Protocol):

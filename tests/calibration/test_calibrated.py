@@ -17,6 +17,7 @@ from localspec.calibration.calibrated import (
     stored_costs,
     stored_widths,
 )
+from localspec.calibration.key import key_of
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
@@ -203,6 +204,19 @@ def test_safe_widths_are_stored_too_and_a_note_of_the_target_stays(
     notes = iter(["could not be saved", ""])
     monkeypatch.setattr(module, "_store", lambda _key, _value: next(notes))
     assert calibrated(weights(), weights("small")).notes == ("could not be saved",)
+
+
+def test_widths_that_were_judged_by_logits_alone_are_measured_again(
+    measuring: Measuring, data: Path, weights: Weights
+) -> None:
+    model = weights()
+    before = module._path(key_of("exact widths", model.path, model.options))
+    before.parent.mkdir(parents=True)
+    before.write_bytes(b'{"widths": [1, 2, 3, 4, 5], "differences": {}, "fixed": 0}')
+    assert stored_widths(model.path, model.options) is None
+    assert calibrated_widths(model).widths == (1, 2, 3)
+    assert measuring.counted == ["big widths"]
+    assert before.parent == data / "calibration"
 
 
 def test_cancelling_stores_what_is_whole_and_nothing_else(

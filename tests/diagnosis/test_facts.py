@@ -196,6 +196,13 @@ def test_the_speed_of_each_stored_model_as_far_as_it_was_measured(tmp_path: Path
     (fact,) = doctor.speed(tmp_path, costs(Role.TARGET, 0.02, 0.15), widths)
     assert fact.value.startswith("20.0 ms per token, 150 ms for 16 at once; with --exact, ")
     assert "1, 2, 4 tokens are exact, other widths are off by up to 1.5" in fact.value
+    for exact, text in (
+        (SafeWidths((1,), {2: 0.0}, 2, 7, 1.2), "passes of 2 to 7 tokens are exact, and none"),
+        (SafeWidths((1,), {2: 0.0}, price=1.9), "with --exact, nothing is drafted: passes of two"),
+        (SafeWidths((1, 2), {}), "passes of 1, 2 tokens are exact"),
+    ):
+        (fact,) = doctor.speed(tmp_path, lambda *_: None, lambda *_, exact=exact: exact)
+        assert text in fact.value
     (fact,) = doctor.speed(tmp_path, costs(Role.DRAFT_MODEL, 0.003, 0.02), lambda *_: None)
     assert fact.value == "3.0 ms per token as draft model"
     (fact,) = doctor.speed(tmp_path, lambda *_: None, lambda *_: None)
