@@ -33,7 +33,7 @@ from localspec.chat.thinking_plan import ThinkingPlan, thinking_plan
 from localspec.chat.turns import complete
 from localspec.display import printable_line
 from localspec.errors import TemplateError
-from localspec.messages import Message, TextPart, ToolCall
+from localspec.messages import Message, TextPart, ToolCall, ToolResult
 
 _PROBE = "localspec-probe"  # a content that no template writes by itself
 _USER = "localspec-user"
@@ -42,8 +42,11 @@ _NO_PARAMETERS = {"type": "object", "properties": {}, "required": []}
 _PARTS = re.compile(r"""['"]text['"]|\.text\b""")
 _ANCHOR = "\ud803"
 """In front of a name in a prompt: no content has a lone surrogate."""
+COMPLETE, WORDS = "results and arguments in order", "words before calls"
 SCHEMAS = "schemas with all fields"
-"""Name of what makes tools fit a template."""
+"""Names of what makes a conversation fit beside the rules."""
+_HELLO = "localspec-hello"
+_OPENED = re.compile(r"[<\[][^<>\[\]\s]*$")
 _DIGITS = re.compile(r"\d+")
 _MOST_VIEWS = 64
 
@@ -205,7 +208,12 @@ class ChatTemplate:
     def _fitted(
         self, messages: Messages, tools: Sequence[Tool], variables: Mapping[str, object]
     ) -> tuple[str, tuple[str, ...]]:
-        fitted, names = self._by_rules(complete(messages))
+        whole = complete(messages)
+        fitted, names = self._by_rules(whole)
+        if self._needs_words(fitted):
+            names = (*names, WORDS)
+        if tuple(messages) != whole:
+            names = (COMPLETE, *names)
         attempt = {**tool_values(tools), **variables}
         try:
             return self._run(fitted, attempt), names
@@ -304,7 +312,7 @@ class ChatTemplate:
 
     def _run(self, messages: Messages, variables: Mapping[str, object]) -> str:
         """Return the text of messages as they are."""
-        if any(each.calls and each.text for each in messages) and not self._takes_words():
+        if self._needs_words(messages):
             text = self._with_words(messages, variables)
         else:
             text = self._render_values(self._values(messages), variables)
@@ -327,13 +335,17 @@ class ChatTemplate:
             values = [in_parts(each) for each in values]
         return self._render({"messages": values, **variables})
 
-    def _takes_words(self) -> bool:
-        """Return whether words beside a call are in the prompt, in front of it."""
-        if (name := "words before calls") not in self._takes:
-            self._takes[name] = True  # while that is found out
+    def _needs_words(self, messages: Messages) -> bool:
+        """Return whether words beside calls would be lost, or stand behind them."""
+        if not any(each.calls and each.text for each in messages):
+            return False
+        if WORDS not in self._takes:
+            self._takes[WORDS] = True  # while that is found out
             turn = Message("assistant", (TextPart(_USER), ToolCall("callOne01", _PROBE, "{}")))
-            self._takes[name] = self.reads([Message.user("hello"), turn], [_USER, _PROBE])
-        return self._takes[name]
+            result = Message("tool", (ToolResult("callOne01", "done"),))
+            said = [Message.user(_HELLO), turn, result]
+            self._takes[WORDS] = self.reads(said, [_USER, _PROBE])
+        return not self._takes[WORDS]
 
     def _with_words(self, messages: Messages, variables: Mapping[str, object]) -> str:
         """Return the text of messages, words in front of the calls beside them: some templates write them behind, or not at all."""
@@ -351,24 +363,23 @@ class ChatTemplate:
         return "".join(head + before + word for before, word, head in said).replace(_ANCHOR, "")
 
     def _head_of_calls(self) -> re.Pattern[str] | None:
-        """Return the pattern of what stands before the name of a turn's first call, an anchor behind it; None where nothing does."""
+        """Return the pattern of what stands before the name of a turn's first call, an anchor behind it; None where words have tags of their own."""
         if self._call_head is None:
             call = Message("assistant", (ToolCall("callOne01", _PROBE, "{}"),))
-            turns = [call, Message.assistant(_USER)]
-            prompts = [
+            called, answered = (
                 self._render_values(
-                    self._values([Message.user("hello"), each]), {"add_generation_prompt": False}
+                    self._values([Message.user(_HELLO), each]), {"add_generation_prompt": False}
                 )
-                for each in turns
-            ]
-            head = prompts[0][len(commonprefix(prompts)) : prompts[0].find(_PROBE)]  # noqa: RUF071  # of texts
-            numbered = _DIGITS.sub("0", head.replace("callOne01", _ANCHOR))
-            pattern = (
-                re.escape(numbered)
-                .replace("0", r"\d+")
-                .replace(re.escape(_ANCHOR), r"[^\n]{0,100}?")
+                for each in (call, Message.assistant(_USER))
             )
-            self._call_head = re.compile(f"({pattern}){_ANCHOR}") if head.strip() else None
+            before = _OPENED.sub("", commonprefix((called, answered)))  # noqa: RUF071  # of texts
+            head = called[len(before) : called.find(_PROBE, len(before))]
+            if not (head.strip() and answered.startswith(_USER, len(before))):
+                return None
+            numbered = _DIGITS.sub("0", head.replace("callOne01", _ANCHOR))
+            pattern = re.escape(numbered).replace("0", r"\d+")
+            pattern = pattern.replace(re.escape(_ANCHOR), r"[^\n]{0,100}?")
+            self._call_head = re.compile(f"({pattern}){_ANCHOR}")
         return self._call_head
 
     def _without_gaps(self, text: str) -> str:
