@@ -113,6 +113,14 @@ def why_no_target(header: "GgufHeader") -> str | None:
     return f"holds {held}, which draft for another model: give that model as the target, and this file as --draft-model"
 
 
+def is_heads_alone(header: "GgufHeader") -> bool:
+    """Return whether a file holds heads of another model: of an architecture of their own, or MTP layers without the others."""
+    if header.architecture in _WITH_A_TARGET:
+        return True
+    names = [each.name for each in header.tensors if each.name.startswith("blk.")]
+    return bool(mtp_layers(header) and names) and not any(n.startswith("blk.0.") for n in names)
+
+
 def why_no_drafts(header: "GgufHeader") -> str | None:
     """Return why no draft can be verified by a target, in words that follow its name; None if nothing speaks against it."""
     if header.architecture not in _WITHOUT_SNAPSHOTS:

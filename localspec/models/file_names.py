@@ -1,7 +1,10 @@
-"""What the names of GGUF files say: which are models, of which quantisation, in how many shards, and which mmproj is whose."""
+"""What the names of GGUF files say: which are models, of which quantisation, in how many shards, and which mmproj is whose.
+
+A file whose path has a word for heads, or for a draft, is none of the models beside one that has no such word.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from localspec.errors import ModelUnavailable
@@ -11,6 +14,8 @@ _FILE = re.compile(r"(.+?)(?:-(\d{5})-of-(\d{5}))?\.gguf", re.IGNORECASE)
 # Prediction heads and importance matrices are GGUF files, but no models; nor are mmproj files.
 _NO_MODELS = ("mtp-", "imatrix")
 _MMPROJ = "mmproj"
+_HEADS = frozenset({"eagle", "eagle3", "dflash", "dspark", "mtp", "assistant", "draft", "drafter"})
+_WORD = re.compile(r"[a-z]+3?(?![a-z])|[a-z]+")
 _QUANT = re.compile(
     r"(?<![A-Za-z0-9])((?:IQ|Q|TQ)\d[A-Za-z0-9_]*|BF16|F16|F32|MXFP4)", re.IGNORECASE
 )
@@ -19,8 +24,17 @@ _LISTED = 8
 _BEST_MMPROJ = ("F16", "BF16", "F32", "Q8_0")
 
 
+def by_name(_file: ModelEntry) -> bool | None:
+    """Return None: nothing but its name says whether a file holds heads."""
+    return None
+
+
 def choose_files(
-    name: str, quant: str | None, default_quant: str, files: Sequence[ModelEntry]
+    name: str,
+    quant: str | None,
+    default_quant: str,
+    files: Sequence[ModelEntry],
+    is_heads: Callable[[ModelEntry], bool | None] = by_name,
 ) -> list[ModelEntry]:
     """Return the file of a quantisation, or all its shards in order.
 
@@ -29,6 +43,8 @@ def choose_files(
         quant: the quantisation, in any case; None takes `default_quant`, or the only model there is.
         default_quant: what most people mean.
         files: everything in the repository, named by their paths.
+        is_heads: returns whether a file holds heads, by its header; None where that cannot be said. It is asked where
+            names leave it open: of one that is called so, if no other fits, and of what fits beside other models.
 
     Raises:
         ModelUnavailable: there is no such quantisation, or shards of it are missing.
@@ -38,9 +54,19 @@ def choose_files(
         raise ModelUnavailable(
             f"{name[:120]} has no GGUF file of a model: choose another repository"
         )
+    called_heads = set(models) - set(without_heads(models))
     fitting = [stem for stem in models if _is_of(quant or default_quant, stem)]
-    if not fitting and quant is None and len(models) == 1:
-        fitting = list(models)
+    plain = [stem for stem in models if stem not in called_heads]
+    if len({_base(each).removesuffix("ud") for each in plain}) > 1:  # unsloth's dynamic quants
+        plain = [e for e in plain if e not in fitting or not is_heads(_first(models[e]))]
+    fitting = [stem for stem in fitting if stem in plain] or [
+        stem
+        for stem in fitting
+        if quant and stem in called_heads and is_heads(_first(models[stem])) is False
+    ]
+    if not fitting and quant is None and len(plain) == 1:
+        fitting = plain
+    models = {stem: each for stem, each in models.items() if stem in plain or stem in fitting}
     if not fitting:
         there = sorted(set(filter(None, map(quant_of, models))))
         listed = ", ".join(there[:_LISTED]) + (", …" if len(there) > _LISTED else "")
@@ -67,8 +93,23 @@ def is_model(name: str) -> bool:
 
 def models_in(names: Iterable[str]) -> list[str]:
     """Return the files to open of the models among several: those in one file, and the first shards."""
-    matches = [match for name in names if is_model(name) and (match := _FILE.fullmatch(name))]
+    models = without_heads([name for name in names if is_model(name)])
+    matches = [match for name in models if (match := _FILE.fullmatch(name))]
     return sorted(match[0] for match in matches if int(match[2] or 1) == 1)
+
+
+def without_heads(models: Iterable[str]) -> list[str]:
+    """Return files without those that are called heads, or a draft, beside others that are not."""
+    models = list(models)
+    return [each for each in models if not _is_called_heads(each)] or models
+
+
+def _is_called_heads(path: str) -> bool:
+    return not _HEADS.isdisjoint(_WORD.findall(path.lower()))
+
+
+def _first(shards: Mapping[tuple[int, int], ModelEntry]) -> ModelEntry:
+    return shards[min(shards)]
 
 
 def quant_of(path: str) -> str | None:
@@ -101,7 +142,7 @@ def mmproj_for(model: str, names: Sequence[str], *, mixed: bool = False) -> str 
         return None
     own = _base(model)
     ours = {name: _base(name) for name in names if _is_mmproj(name)}
-    models = {_base(name) for name in names if is_model(name)}
+    models = {_base(name) for name in without_heads(filter(is_model, names))}
     alone = models <= {own}
     named = [name for name, base in ours.items() if base and (base in own or own in base)]
     common = [name for name, base in ours.items() if alone or not (base or mixed)]

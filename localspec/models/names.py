@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from localspec.display import notice
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
+from localspec.models.architectures import is_heads_alone
 from localspec.models.entries import HubName, ModelEntry, files_of, of_shards
 from localspec.models.file_names import models_in
 from localspec.models.gguf import model_files, read_header
@@ -169,11 +170,21 @@ def _model_in(folder: Path) -> Path:
         ModelUnavailable: there are several, or none.
     """
     names = models_in(each.name for each in folder.iterdir())
+    if len(names) > 1:
+        names = [each for each in names if not _is_heads(folder / each)] or names
     if len(names) != 1:
         listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
         what = f"several models: give one of {listed}" if names else "no .gguf file of a model"
         raise ModelUnavailable(f"{shown(folder)} has {what}")
     return folder / names[0]
+
+
+def _is_heads(file: Path) -> bool:
+    """Return whether a file holds heads of another model, by its header."""
+    try:
+        return is_heads_alone(read_header(file))
+    except LocalspecError:
+        return False
 
 
 def _own_mmproj(name: str, file: Path) -> tuple[ModelEntry, Path] | None:

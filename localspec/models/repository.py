@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from localspec.display import notice
 from localspec.errors import IntegrityError, LocalspecError, ModelFileError, ModelUnavailable
+from localspec.models.architectures import is_heads_alone
 from localspec.models.entries import (
     DEFAULT_QUANT,
     HubName,
@@ -34,7 +35,7 @@ from localspec.storage.paths import data_dir
 def of_repository(wanted: HubName) -> ModelEntry:
     """Return the model of a repository that a name means; see `names.learn`."""
     commit, files = files_on_hub(wanted.text, wanted.repo, None)
-    chosen = choose_files(wanted.text, wanted.quant, DEFAULT_QUANT, files)
+    chosen = choose_files(wanted.text, wanted.quant, DEFAULT_QUANT, files, _is_heads)
     quant = quant_of(chosen[0].name)
     if wanted.quant is not None and (quant or "").lower() != wanted.quant.lower():
         quant = wanted.quant  # else as the file's name spells it
@@ -45,6 +46,14 @@ def of_repository(wanted: HubName) -> ModelEntry:
     file = next((replace(f, name=f"{name} {f.name}") for f in files if f.name == mmproj), None)
     entry = of_shards(name, shards)
     return replace(entry, quant=quant or "", pin=_today(commit, None), mmproj=file)
+
+
+def _is_heads(file: ModelEntry) -> bool | None:
+    """Return whether a file on the hub holds heads of another model; None where its header cannot be read."""
+    try:
+        return is_heads_alone(find_header(file, file.name)[0])
+    except LocalspecError:
+        return None
 
 
 def of_entry(entry: ModelEntry) -> ModelEntry:

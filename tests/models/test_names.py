@@ -12,7 +12,7 @@ from localspec.models.ledger import IMPORTS
 from localspec.models.names import hub_name, import_file, look_up, resolve
 from localspec.models.registry import Registry, like, load_registry, spelt
 from localspec.models.store import Store
-from tests.models.gguf_builder import model_file
+from tests.models.gguf_builder import Content, Tensor, build, model_file
 from tests.models.sources import entry_for
 
 REGISTRY, EMPTY = load_registry(), Registry({}, {}, "")
@@ -181,6 +181,73 @@ REPO = (
 def choose(quant: str | None, names: str) -> list[str]:
     entries = [ModelEntry(name, 1, "0" * 64) for name in names.split()]
     return [file.name for file in choose_files("me/m", quant, "Q4_K_M", entries)]
+
+
+@pytest.mark.parametrize(
+    ("quant", "names", "expected"),
+    [
+        (None, "Model-8B-Q8_0.gguf Model-8B-eagle3-Q4_K_M.gguf", "Model-8B-Q8_0.gguf"),
+        (None, "M-27B-UD-Q4_K_XL.gguf dflash-draft-M-27B-Q4_K_M.gguf", "M-27B-UD-Q4_K_XL.gguf"),
+        (None, "M-UD-Q4_K_XL.gguf MTP/M-MTP-Q4_K_M.gguf", "M-UD-Q4_K_XL.gguf"),
+        (None, "g-assistant-Q4_K_M.gguf g-it-Q6_K.gguf", "g-it-Q6_K.gguf"),
+        (None, "Q4_K_M/draft/m.gguf Q5_K_M/m.gguf", "Q5_K_M/m.gguf"),
+        ("Q4_K_M", "a_EAGLE-3_Q4_K_M.gguf a_Q4_K_M.gguf", "a_Q4_K_M.gguf"),
+        (None, "m.dspark.Q4_K_M.gguf m.Q8_0.gguf", "m.Q8_0.gguf"),
+        # Names of models, where nothing stands beside them.
+        (None, "code-assistant-7B-Q4_K_M.gguf", "code-assistant-7B-Q4_K_M.gguf"),
+        (None, "M-MTP-Q4_K_M.gguf M-MTP-Q8_0.gguf", "M-MTP-Q4_K_M.gguf"),
+        ("Q8_0", "smtp-7B-Q8_0.gguf draftsman-7B-Q4_K_M.gguf", "smtp-7B-Q8_0.gguf"),
+    ],
+)
+def test_a_sidecar_of_heads_is_no_model(quant: str | None, names: str, expected: str) -> None:
+    assert choose(quant, names) == [expected]
+    assert choose(quant, " ".join(reversed(names.split()))) == [expected]
+
+
+def test_where_names_leave_it_open_the_header_says_what_is_a_model() -> None:
+    heads, asked = {"a-spec-Q4_K_M.gguf", "m-eagle3-Q4_K_M.gguf"}, list[str]()
+
+    def is_heads(file: ModelEntry) -> bool:
+        asked.append(file.name)
+        return file.name in heads
+
+    def chosen(quant: str | None, names: str) -> list[str]:
+        entries = [ModelEntry(name, 1, "0" * 64) for name in names.split()]
+        return [each.name for each in choose_files("me/m", quant, "Q4_K_M", entries, is_heads)]
+
+    assert chosen(None, "a-spec-Q4_K_M.gguf model-Q4_K_M.gguf") == ["model-Q4_K_M.gguf"]
+    assert chosen("Q8_0", "m-Q4_K_M.gguf m-mtp-Q8_0.gguf") == ["m-mtp-Q8_0.gguf"]
+    with pytest.raises(ModelUnavailable, match="has no Q4_K_M: it has Q8_0"):
+        chosen("Q4_K_M", "m-Q8_0.gguf m-eagle3-Q4_K_M.gguf")
+    asked.clear()
+    assert chosen(None, "m-Q4_K_M.gguf m-UD-Q4_K_M.gguf m-Q8_0.gguf") == ["m-Q4_K_M.gguf"]
+    assert not asked, "a header is fetched only where there is a doubt"
+
+
+HEADS_HEADERS: list[dict[str, Content]] = [
+    {"general.architecture": "eagle3"},
+    {"general.architecture": "dflash"},
+    {"general.architecture": "gemma4-assistant"},
+    {"general.architecture": "qwen35", "qwen35.nextn_predict_layers": 1},
+]
+
+
+@pytest.mark.parametrize("header", HEADS_HEADERS)
+def test_a_folder_with_a_sidecar_is_imported(
+    header: dict[str, Content], store: Store, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    layers = [Tensor("blk.0.attn_q.weight", (32,), 0, 0)]
+    model: dict[str, Content] = {"general.architecture": "qwen35"}
+    (folder / "own-Q4_K_M.gguf").write_bytes(build(model, layers, data_bytes=128))
+    last = [Tensor("blk.28.nextn.eh_proj.weight", (32,), 0, 0)]
+    for name in ("own-MTP-Q4_K_M.gguf", "side.gguf"):
+        (folder / name).write_bytes(build(header, last, data_bytes=128))
+        assert import_file(folder, None, EMPTY, store).name == "own-q4_k_m"
+    (folder / "other.gguf").write_bytes(build(model, layers, data_bytes=128))
+    with pytest.raises(ModelUnavailable, match="several models: give one of other.gguf, own-Q4_K"):
+        import_file(folder, None, EMPTY, store)
 
 
 def test_a_quantisation_is_chosen_in_any_case_and_what_is_not_there_is_named() -> None:
