@@ -246,7 +246,9 @@ def test_a_folder_with_a_sidecar_is_imported(
         (folder / name).write_bytes(build(header, last, data_bytes=128))
         assert import_file(folder, None, EMPTY, store).name == "own-q4_k_m"
     (folder / "other.gguf").write_bytes(build(model, layers, data_bytes=128))
-    with pytest.raises(ModelUnavailable, match="several models: give one of other.gguf, own-Q4_K"):
+    with pytest.raises(
+        ModelUnavailable, match=r"several models: give one of other\.gguf, own-Q4_K"
+    ):
         import_file(folder, None, EMPTY, store)
 
 
