@@ -260,10 +260,6 @@ def _rule(
     bound = options.answer_grammar is not None
     if not bound and calling is None:
         return None
-    if bound and options.stop:
-        raise UsageError(
-            "a stop text would cut off an answer that follows a grammar: remove one of them"
-        )
     if models.grammar is None or not models.eog:
         raise UsageError(
             f"{models.target_name} cannot follow a grammar: it has no token that ends an answer"

@@ -376,7 +376,8 @@ class Job:
         self, models: LoadedModels, calling: "Calling | None", seed: int, prompt: Sequence[int]
     ) -> ReplyText:
         options, gap, conversation = self.request.options, self.request.infill, self.conversation
-        stops = StopStrings(options.stop)
+        # JSON is whole at its end alone, so a stop text holds in other forms of answers.
+        stops = StopStrings(() if options.json_schema is not None else options.stop)
         if gap is not None:
             stops = InfillStop(options.stop, gap, _clock)
         if conversation is None:

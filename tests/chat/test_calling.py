@@ -229,6 +229,32 @@ def test_a_schema_and_stop_strings_are_for_the_words_alone() -> None:
     assert b"".join(map(TOKENIZER.piece, cut.tokens)) == b"In <to "
 
 
+@pytest.mark.parametrize(
+    ("form", "whole"),
+    [
+        ({"json_schema": {"type": "array", "items": {"type": "integer"}}}, "[1, 2, 3]"),
+        ({"json_schema": {}}, '{"a": "1, 2, 3"}'),
+        ({"json_schema": {"const": "a, 2"}}, '"a, 2"'),
+    ],
+)
+def test_json_is_whole_whatever_stop_texts_there_are(form: dict[str, Any], whole: str) -> None:
+    reply = reply_to(whole, limited(200, stop=(", 2", "]"), **form))
+    assert (reply.text, reply.stop_reason) == (whole, StopReason.EOG)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"regex": "[a-z, ]+"},
+        {"grammar": 'root ::= [a-z]+ (", " [a-z]+)*'},
+        {"lark": "start: /[a-z]+/ (/, [a-z]+/)*"},
+    ],
+)
+def test_a_stop_text_ends_an_answer_of_another_form(form: dict[str, Any]) -> None:
+    reply = reply_to("a, b, c", limited(200, stop=(", c",), **form))
+    assert (reply.text, reply.stop_reason) == ("a, b", StopReason.STOP_STRING)
+
+
 @pytest.mark.parametrize("choice", ["auto", "required"])
 def test_thoughts_come_before_a_call(choice: Any) -> None:
     conversation = tool_question(policy=CallPolicy(choice=choice))
