@@ -172,12 +172,44 @@ class AfterThinking:
         return ThinkingState(None, thoughts=tags, tail=tail, watched=watched)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplyRules:
+    """What binds a reply, compiled.
+
+    Args:
+        answer: what the answer has to look like; None where it is free.
+        in_thoughts: ends thoughts where a call begins; None where the reply may have none.
+    """
+
+    answer: Automaton[Any] | None = None
+    in_thoughts: "Watch | None" = None
+
+
+def reply_rules(
+    options: ReplyOptions, models: LoadedModels, calling: "Calling | None", *, thinks: bool
+) -> ReplyRules:
+    """Return what binds a reply; any thread may ask for it.
+
+    Args:
+        options: say what the answer has to look like.
+        models: spell it.
+        calling: the calls that it may have; None where no functions are offered.
+        thinks: whether thoughts may come before it.
+
+    Raises:
+        UsageError: it cannot be bound by this grammar or schema.
+    """
+    watch = _in_thoughts(models, calling) if thinks else None
+    return ReplyRules(_rule(options, models, calling), watch)
+
+
 def answer_constraint(
     options: ReplyOptions,
     models: LoadedModels,
     conversation: Conversation | None,
     prompt_tokens: int,
     calling: "Calling | None" = None,
+    rules: ReplyRules | None = None,
 ) -> Constraint | None:
     """Return what binds the reply to a prompt; None where it is free.
 
@@ -187,11 +219,14 @@ def answer_constraint(
         conversation: whose last prompt it is; None where the prompt is a text as it is, without thoughts.
         prompt_tokens: number of its ids.
         calling: the calls that the reply may have; None where no functions are offered.
+        rules: `reply_rules` of these; None makes them.
 
     Raises:
         UsageError: this reply cannot be bound, or not by this grammar or schema.
     """
-    rule = _rule(options, models, calling)
+    thinks = conversation is not None and bool(conversation.thinking_tags[0])
+    rules = rules or reply_rules(options, models, calling, thinks=thinks)
+    rule = rules.answer
     template = None if conversation is None else conversation.template
     budget = None if template is None else template.thinking.budget
     if budget is None and calling is not None and calling.offer.required:
@@ -209,8 +244,9 @@ def answer_constraint(
     behind: Callable[[bool], Any] | None = None
     calls: Callable[[Any], bool] | None = None
     if rule is not None and tags and not conversation.goes_on:
-        watch = _in_thoughts(models, calling)
-        rule = thinking = AfterThinking(rule, tags, opened, tokenizer, pieces, models.eog, watch)
+        rule = thinking = AfterThinking(
+            rule, tags, opened, tokenizer, pieces, models.eog, rules.in_thoughts
+        )
         behind, calls = thinking.behind, thinking.calls
     if budget is not None and tags:
         rule = ThinkingBudget(

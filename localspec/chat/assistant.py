@@ -19,16 +19,22 @@ from localspec.chat.job import Job
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Prefixes, Request
 from localspec.chat.template import ChatTemplate
+from localspec.chat.thinking import thinking_tags
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Ended, Scheduler
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
 from localspec.messages import MediaPart, Message, ToolCall
 from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
     from localspec.chat.calling import CallDialect, Calling
+    from localspec.chat.preparation import Preparation
     from localspec.toolbox.toolbox import Toolbox
+
+
+_PATIENCE_S = 0.05
+"""For what a request waits for, before what else came is looked at."""
 
 
 class Assistant:
@@ -249,7 +255,9 @@ class Assistant:
             conversation: as for `events`.
             policy: returns what drafts for this request alone, for the sequence that answers it; None takes the usual one.
         """
-        self._waiting.append(Job(request, conversation, policy))
+        job = Job(request, conversation, policy)
+        job.preparation = self._preparation(request, conversation)
+        self._waiting.append(job)
 
     def cancel(self, number: int) -> None:
         """End one request soon, with what it has so far; any thread may ask for it."""
@@ -271,15 +279,17 @@ class Assistant:
     def step(self) -> None:
         """Begin what waits, as far as sequences are free; else go on by a round or a chunk of a prompt."""
         begun = False
-        while self._waiting and (free := self._scheduler.free):
+        while (free := self._scheduler.free) and (ready := self._ready()):
             begun = True
-            first = self._first()
+            first = self._first(ready)
             self._begin(first, free)
             with self._lock:  # it waits until it runs, so that `cancel` finds it at every moment
                 self._waiting.remove(first)
                 self._cancel_running(first.request.id)
         if begun:
             return  # `Started` can leave before the first pass, which may take long
+        if not self._running and self._waiting and self._waiting[0].preparation is not None:
+            self._waiting[0].preparation.wait(_PATIENCE_S)
         if len(self._running) > 1:
             for job in self._running.values():
                 job.is_shared = True
@@ -309,7 +319,19 @@ class Assistant:
         if self._prefixes is not None:
             self._prefixes.close()
 
-    def _first(self) -> Job:
+    def _ready(self) -> list[Job]:
+        """Return the requests that wait for nothing but their turn, and those that need not any more."""
+        stopped = self.models.cancel.stops_all
+        return [
+            each
+            for each in self._waiting
+            if each.preparation is None
+            or each.preparation.ended
+            or stopped
+            or each.request.id in self._cancelled
+        ]
+
+    def _first(self, ready: Sequence[Job]) -> Job:
         """Return the request whose turn it is: of the client with the fewest under way.
 
         Of equals the client that had no turn for longest, then the request that came first.
@@ -322,7 +344,7 @@ class Assistant:
         def turn(each: Job) -> tuple[int, int]:
             return under_way[each.request.client], self._turns.get(each.request.client, 0)
 
-        first = min(self._waiting, key=turn)
+        first = min(ready, key=turn)
         self._turns[first.request.client] = next(self._uses)
         return first
 
@@ -358,6 +380,30 @@ class Assistant:
         self._emit(job, Started(len(tokens), job.cached))
         for ended in self._scheduler.start(slot, reply):
             self._end(ended)
+
+    def _preparation(
+        self, request: Request, conversation: Conversation | None
+    ) -> "Preparation | None":
+        """Return what compiles the rules of a reply; None where it is free, or where an error comes later."""
+        tools = request.tools if conversation is None else conversation.tools
+        if not tools and request.options.answer_grammar is None:
+            return None
+        from localspec.chat.answer_constraint import reply_rules
+        from localspec.chat.preparation import Preparation
+
+        calling, thinks = None, False
+        if tools and request.raw is None and request.infill is None:
+            try:
+                messages, rules = request.messages, request.call_policy
+                talk = conversation or Conversation(
+                    messages=messages, tools=tools, call_policy=rules
+                )
+                calling = self._calling(talk)
+                thinks = bool(thinking_tags(self.template.source))
+            except LocalspecError:
+                return None
+        make = partial(reply_rules, request.options, self.models, calling, thinks=thinks)
+        return Preparation(make)
 
     def _calling(self, conversation: Conversation | None) -> "Calling | None":
         """Return the calls that the reply to a prompt may have; None where it is offered no functions."""

@@ -42,6 +42,7 @@ from localspec.options import ReplyOptions, SamplingParams
 if TYPE_CHECKING:
     from localspec.chat.calling import Calling
     from localspec.chat.gated import GatedReply
+    from localspec.chat.preparation import Preparation
     from localspec.chat.template import ChatTemplate
 
 _SEED_BITS = 32  # short enough to be copied by hand
@@ -64,6 +65,7 @@ class Job:
         cached: tokens of its prompt that need no evaluation.
         observers: take its events, unmasked.
         gate: masks its events; None where nothing does.
+        preparation: of what binds its reply; None where nothing does.
         is_shared: whether passes of it were another's, too.
     """
 
@@ -76,6 +78,7 @@ class Job:
     cached: int = 0
     observers: list[Callable[[Event], None]] = field(default_factory=list)
     gate: "GatedReply | None" = None
+    preparation: "Preparation | None" = None
     is_shared: bool = False
     # Of the target's choices in a round, and of tokens whose text is held back.
     _logprobs: list[TokenLogprob] = field(default_factory=list)
@@ -180,7 +183,8 @@ class Job:
         assert self.policy is not None, "it begins"  # noqa: S101
         target = models.targets.views[self.slot]
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
-        rule = answer_constraint(options, models, self.conversation, len(prompt), calling)
+        rules = None if self.preparation is None else self.preparation.rules()
+        rule = answer_constraint(options, models, self.conversation, len(prompt), calling, rules)
         chooser = Chooser(
             _sampling(options.sampling, models),
             Noise(seed),

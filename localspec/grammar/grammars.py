@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from localspec.calls.openings import heads, openings, without_opener
@@ -35,7 +36,7 @@ def require_sound(options: ReplyOptions) -> None:
 
 
 class Grammars:
-    """Makes automata for one vocabulary.
+    """Makes automata for one vocabulary; several threads may ask for them.
 
     Args:
         vocabulary: spells the texts; read with the first grammar.
@@ -43,6 +44,7 @@ class Grammars:
 
     def __init__(self, vocabulary: "GrammarVocabulary") -> None:
         self._vocabulary = vocabulary
+        self._lock = Lock()
         self._matchers: dict[tuple[str, str], LLMatcher] = {}
         self._triggers: dict[str, Trigger] = {}
         self._spelled: dict[tuple[tuple[str, int], ...], Pieces] = {}
@@ -144,10 +146,12 @@ class Grammars:
         from localspec.grammar.combined import Pieces
 
         known = tuple(sorted(control.items()))
-        if known not in self._spelled:
+        pieces = self._spelled.get(known)
+        if pieces is None:
             texts = {token: text.encode() for text, token in known}
-            self._spelled = {known: Pieces(self._vocabulary.pieces(), texts)}
-        return self._spelled[known]
+            pieces = Pieces(self._vocabulary.pieces(), texts)
+            self._spelled = {known: pieces}
+        return pieces
 
     def _automaton(
         self, grammar: tuple[str, str], source: Callable[[str, str], str], what: str
@@ -156,7 +160,8 @@ class Grammars:
         from localspec.grammar.compiler import require_compiles
         from localspec.grammar.matcher import GrammarRefused, compiled
 
-        matcher = self._matchers.pop(grammar, None)
+        with self._lock:
+            matcher = self._matchers.pop(grammar, None)
         if matcher is None:
             try:
                 lark = source(*grammar)
@@ -164,13 +169,19 @@ class Grammars:
                 matcher = compiled(lark, self._tokenizer)
             except GrammarRefused as error:
                 raise UsageError(f"{what} cannot be enforced: {error}") from None
-        self._matchers[grammar] = matcher  # what was asked for last stays longest
-        if len(self._matchers) > _MOST_COMPILED:
-            del self._matchers[next(iter(self._matchers))]
+        with self._lock:
+            self._matchers[grammar] = matcher  # what was asked for last stays longest
+            if len(self._matchers) > _MOST_COMPILED:
+                del self._matchers[next(iter(self._matchers))]
         return GrammarAutomaton(matcher, self._vocabulary.eog, self._tokenizer.vocab_size)
 
-    @cached_property
+    @property
     def _tokenizer(self) -> "LLTokenizer":
+        with self._lock:  # it is large, and made once
+            return self._known_tokenizer
+
+    @cached_property
+    def _known_tokenizer(self) -> "LLTokenizer":
         from localspec.grammar.matcher import tokenizer_of
 
         return tokenizer_of(self._vocabulary)
