@@ -14,9 +14,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -52,19 +53,23 @@ class BoundedProcess:
     """The process of a module that calls `answer_questions`; any thread may ask, one after the other.
 
     Args:
-        module: its file.
+        file: of the module. It is run by its path, so that it imports no more than it names.
     """
 
-    def __init__(self, module: str) -> None:
-        self._command = (sys.executable, "-P", module)
+    def __init__(self, file: Path) -> None:
+        self._command = (sys.executable, "-P", str(file))
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         atexit.register(self.end)
 
     def start(self) -> None:
         """Start the process, so that it is ready for the first question."""
-        with self._lock, suppress(OSError):  # said where something is asked
-            self._started()
+        if self._lock.acquire(blocking=False):  # else it is answering
+            try:
+                with suppress(OSError):  # said where something is asked
+                    self._started()
+            finally:
+                self._lock.release()
 
     def ask(self, question: Any, bounds: ProcessBounds) -> Any:
         """Return the answer; both are values as JSON has them.
@@ -134,20 +139,29 @@ def _signal_name(number: int) -> str:
 def answer_questions(answer: Callable[[Any], Any]) -> None:
     """Answer each line of stdin with one, until there are no more."""
     for line in sys.stdin.buffer:
-        (most_s, most_clock_s, most_bytes), question = json.loads(line)
-        hardest = resource.getrlimit(resource.RLIMIT_AS)[1]
-        with suppress(ValueError, OSError):  # it is held to less, or the system has no such limit
-            resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hardest))
-        # The signals of these end this process, whatever runs: nothing here takes them.
-        signal.setitimer(signal.ITIMER_PROF, most_s)
-        signal.setitimer(signal.ITIMER_REAL, most_clock_s)
-        _end_with_asker(True)
-        text = json.dumps(answer(question), ensure_ascii=False)
-        _end_with_asker(False)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        bounds, question = json.loads(line)
+        with _bounds(*bounds):
+            text = json.dumps(answer(question), ensure_ascii=False)
         sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
         sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _bounds(most_s: float, most_clock_s: float, most_bytes: int) -> Iterator[None]:
+    """Hold this process to bounds; reading the next question is no part of it."""
+    before, hardest = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(ValueError, OSError):  # it is held to less, or the system has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hardest))
+    # Their signals end this process, whatever runs: nothing here takes them.
+    signal.setitimer(signal.ITIMER_PROF, most_s)
+    signal.setitimer(signal.ITIMER_REAL, most_clock_s)
+    _end_with_asker(True)
+    yield
+    _end_with_asker(False)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (before, hardest))
 
 
 def _end_with_asker(on: bool) -> None:

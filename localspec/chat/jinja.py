@@ -4,25 +4,22 @@ The process serves the whole program, one template after the other. It is starte
 one that ended it: by more than `MOST_S` of its processor's time, or `MOST_BYTES` of memory.
 """
 
-import atexit
-import json
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
+
+from localspec.bounded_process import BoundedProcess, ProcessBounds, ProcessLostError
 
 MOST_S = 10.0
 """Processor time of one rendering; what renders at all takes milliseconds, so a slow machine makes no difference."""
+MOST_CLOCK_S = 120.0
 MOST_BYTES = 1 << 30
 """Of address space; macOS does not hold a process to it."""
 MOST_CHARS = 1 << 25
 """Of the text."""
 
-_COMMAND = (sys.executable, "-P", "-m", "localspec.chat.jinja_process")
+_renderer = BoundedProcess(Path(__file__).with_name("jinja_process.py"))
 
 
 class JinjaError(Exception):
@@ -38,63 +35,6 @@ class JinjaError(Exception):
         super().__init__(reason)
         self.line = line
         self.late = late
-
-
-class _Renderer:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
-        atexit.register(self.end)
-
-    def ask(self, question: bytes) -> dict[str, Any]:
-        with self._lock:
-            try:
-                return self._exchange(question)
-            except OSError as error:
-                self.end()
-                raise JinjaError(f"its process cannot be used ({error.strerror})") from error
-            except BaseException:  # Ctrl-C between question and answer, too
-                self.end()
-                raise
-
-    def child(self) -> "subprocess.Popen[bytes]":
-        if self._child is None or self._child.poll() is not None:
-            self.end()
-            self._child = subprocess.Popen(  # noqa: S603 - the command is ours
-                _COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is not for it
-            )
-        return self._child
-
-    def start(self) -> None:
-        with self._lock, suppress(OSError):  # said where a template is rendered
-            self.child()
-
-    def _exchange(self, question: bytes) -> dict[str, Any]:
-        child = self.child()
-        assert child.stdin is not None  # noqa: S101 - it is a pipe
-        assert child.stdout is not None  # noqa: S101
-        child.stdin.write(question)
-        child.stdin.flush()
-        line = child.stdout.readline()
-        if not line.endswith(b"\n"):
-            late = child.wait() == -signal.SIGPROF
-            bound = f"{MOST_S:g} s" if late else f"{MOST_BYTES >> 20} MiB of memory"
-            raise JinjaError(f"it takes more than {bound}", late=late)
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def end(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.communicate()
-            self._child = None
-
-
-_renderer = _Renderer()
 
 
 def start() -> None:
@@ -118,9 +58,11 @@ def render(
     """
     offset = now.utcoffset()
     zone = (now.timestamp(), offset.total_seconds() if offset else 0.0, now.tzname() or "")
-    question = (MOST_S, MOST_BYTES, source, strict, variables, zone, MOST_CHARS)
-    line = json.dumps(question, ensure_ascii=False).encode(errors="surrogatepass") + b"\n"
-    answer = _renderer.ask(line)
+    question = (source, strict, variables, zone, MOST_CHARS)
+    try:
+        answer = _renderer.ask(question, ProcessBounds(MOST_S, MOST_CLOCK_S, MOST_BYTES))
+    except ProcessLostError as error:
+        raise JinjaError(str(error), late=error.late) from error
     if "text" not in answer:
         raise JinjaError(answer["reason"], answer.get("line"))
     text: str = answer["text"]

@@ -1,4 +1,4 @@
-"""`python -m localspec.chat.jinja_process`: renders templates for `jinja`, a line of JSON each way.
+"""The process in which `jinja` has templates rendered.
 
 A template is a stranger's program. jinja2's sandbox keeps it from what is not its own; that it ends, and in bounded
 memory, the operating system sees to: it ends this process.
@@ -7,11 +7,7 @@ Source of the dialect: `_compile_jinja_template` in `transformers/utils/chat_tem
 """
 
 import json
-import resource
-import signal
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -20,6 +16,8 @@ from jinja2 import StrictUndefined, Template, TemplateError, Undefined, nodes
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from localspec.bounded_process import answer_questions
 
 _MOST_REASON_CHARS = 1000
 _OF_LISTS = ("append", "pop")
@@ -105,29 +103,5 @@ def _answer(
     return {"text": text}
 
 
-def main() -> None:
-    """Answer each line of stdin with one, until there are no more."""
-    for line in sys.stdin.buffer:
-        most_s, most_bytes, *question = json.loads(line)
-        with _bounds(most_s, most_bytes):
-            answer = _answer(*question)
-            text = json.dumps(answer, ensure_ascii=False)
-            sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
-            sys.stdout.buffer.flush()
-
-
-@contextmanager
-def _bounds(most_s: float, most_bytes: int) -> Iterator[None]:
-    """Hold this process to bounds; reading the next template is no part of it."""
-    before, hardest = resource.getrlimit(resource.RLIMIT_AS)
-    with suppress(ValueError, OSError):  # it is held to less, or the system has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hardest))
-    signal.setitimer(signal.ITIMER_PROF, most_s)  # its signal ends the process, whatever runs
-    yield
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (before, hardest))
-
-
 if __name__ == "__main__":
-    main()
+    answer_questions(lambda question: _answer(*question))

@@ -33,14 +33,18 @@ class _Compiler:
     def __init__(self) -> None:
         self._lock = Lock()
         self._known: OrderedDict[bytes, GrammarRefused | None] = OrderedDict()
-        self._free: PriorityQueue[tuple[int, BoundedProcess]] = PriorityQueue()
-        module = str(Path(__file__).with_name("compiler_process.py"))
-        self._first = BoundedProcess(module)
-        for number in range(_MOST_AT_ONCE):
-            self._free.put((number, BoundedProcess(module) if number else self._first))
+        self._free: PriorityQueue[tuple[int, BoundedProcess]] = PriorityQueue(_MOST_AT_ONCE)
+        module = Path(__file__).with_name("compiler_process.py")
+        self._processes = [BoundedProcess(module) for _ in range(_MOST_AT_ONCE)]
+        for each in enumerate(self._processes):
+            self._free.put(each)
 
     def start(self) -> None:
-        self._first.start()
+        self._processes[0].start()
+
+    def end(self) -> None:
+        for each in self._processes:
+            each.end()
 
     def require(self, source: str) -> None:
         key = blake2b(source.encode(errors="surrogatepass"), digest_size=16).digest()
@@ -63,10 +67,18 @@ class _Compiler:
         except ProcessLostError as error:
             return GrammarLost(f"{error} to compile: make it simpler"), error.late
         finally:
-            if number:
-                process.end()
-            self._free.put((number, process))
+            self._put_back(number, process)
         return GrammarRefused(one_line(reason)) if reason else None, True
+
+    def _put_back(self, number: int, process: BoundedProcess) -> None:
+        """Let others use a process; once none is busy, one is enough."""
+        self._free.put((number, process))
+        with self._lock:
+            if self._free.full():
+                for each in [self._free.get() for _ in range(_MOST_AT_ONCE)]:
+                    if each[0]:
+                        each[1].end()
+                    self._free.put(each)
 
     def _remember(self, key: bytes, refusal: GrammarRefused | None) -> None:
         with self._lock:

@@ -349,7 +349,7 @@ def test_a_line_that_cannot_be_answered_says_what_is_wrong() -> None:
         ({"prompt": "Hi", "temperature": "warm"}, "temperature is 'warm': it takes a number"),
         ({"prompt": "Hi", "temperature": 10**400}, "temperature is 1000"),
         ({"prompt": "Hi", "grammar": "root ::= ("}, "the grammar is wrong: Expected"),
-        ({"prompt": "Hi", "json_schema": {"not": {}}}, "'not' is not supported"),
+        ({"prompt": "Hi", "json_schema": {"not": {"type": "null"}}}, "'not' is not supported"),
         ({"prompt": "Hi", "grammar": "x", "json_schema": {}}, "cannot be combined"),
         ({"prompt": "Hi", "response_format": {"type": "json_schema"}}, "response_format is"),
         ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
