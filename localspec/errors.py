@@ -7,6 +7,7 @@
     ├─ PairMismatch           4   two models do not fit each other
     ├─ ModelFileError         1   a file is not a GGUF that llama.cpp can load
     ├─ ModelLoadError         1   llama.cpp refused to load a model or to make a context
+    │  ├─ MemoryShort         1   the memory that is free does not hold it
     │  └─ NoRoom              1   it would fit if a server let others go
     ├─ ContextOverflow        1   a prompt does not fit into the context
     ├─ TemplateError          1   a chat template is missing or does not render
@@ -57,6 +58,10 @@ class ModelFileError(LocalspecError):
 
 class ModelLoadError(LocalspecError):
     """llama.cpp could not load a model or create a context."""
+
+
+class MemoryShort(ModelLoadError):
+    """The memory that is free now does not hold a model, or so many sequences; it may later."""
 
 
 class NoRoom(ModelLoadError):

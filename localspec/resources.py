@@ -53,7 +53,7 @@ def default_threads(root: Path = _ROOT) -> int:
     """
     if sys.platform == "linux":
         cores = len({_siblings(root, cpu) for cpu in os.sched_getaffinity(0)})
-        return max(1, int(min([cores, *_quotas(root)])))
+        return max(1, int(min([cores, *(quota for quota, _ in _quotas(root))])))
     if sys.platform == "darwin":
         return _performance_cores() or os.cpu_count() or 4
     return max(1, (os.cpu_count() or 4) // 2)
@@ -82,7 +82,7 @@ def processor_features(root: Path = _ROOT) -> list[str]:
 def free_ram_bytes(root: Path = _ROOT) -> int | None:
     """Return the memory that can be had without pushing anything out; None if unknown.
 
-    On Linux that is MemAvailable, bounded by what the control groups still allow.
+    On Linux that is MemAvailable, bounded by what the control groups and the limit of the address space still allow.
 
     Args:
         root: where `proc` and `sys` are.
@@ -91,7 +91,7 @@ def free_ram_bytes(root: Path = _ROOT) -> int | None:
         return _vm_stat()
     available = _field(root / "proc/meminfo", r"MemAvailable:\s+(\d+) kB")
     bounds = [] if available is None else [available * 1024]
-    return min([*bounds, *_rooms(root)], default=None)
+    return min([*bounds, *_rooms(root), *_address_room(root)], default=None)
 
 
 def total_ram_bytes() -> int:
@@ -105,39 +105,88 @@ def usable_ram_bytes(root: Path = _ROOT) -> int:
     Args:
         root: where `proc` and `sys` are.
     """
-    return min([total_ram_bytes(), *(most for most, _, _ in _memory_groups(root))])
+    return min([total_ram_bytes(), *(group.most for group in _memory_groups(root))])
 
 
-def _quotas(root: Path) -> Iterator[float]:
-    """Yield how many cores every control group around this process allows, where it is bounded."""
+def limits(root: Path = _ROOT) -> list[str]:
+    """Return the limits of memory and processor time around this process, each with the file that says so.
+
+    Args:
+        root: where `proc` and `sys` are.
+    """
+    groups = (
+        f"{group.most / 1e6:,.0f} MB of memory ({group.source})" for group in _memory_groups(root)
+    )
+    quotas = (f"{cores:g} cores ({source})" for cores, source in _quotas(root))
+    return [*groups, *quotas]
+
+
+def _quotas(root: Path) -> Iterator[tuple[float, Path]]:
+    """Yield how many cores every control group around this process allows, where it is bounded, and the file that says so."""
     for version, folder in _control_groups(root, "cpu"):
         if version == 2:
-            values = _text(folder / "cpu.max").split()
+            source = folder / "cpu.max"
+            values = _text(source).split()
         else:
-            values = [_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+            source = folder / "cpu.cfs_quota_us"
+            values = [_text(source), _text(folder / "cpu.cfs_period_us")]
         quota, period = [part.strip() for part in values] if len(values) == 2 else ("", "")
         if quota.isdecimal() and period.isdecimal() and int(period) > 0:
-            yield int(quota) / int(period)
+            yield int(quota) / int(period), source
+
+
+@dataclass(frozen=True, slots=True)
+class _MemoryGroup:
+    """A control group that bounds memory, in bytes.
+
+    Args:
+        most: what it allows.
+        used: what it has used, pages of files included.
+        clean: what it could give back of that.
+        source: the file that says what it allows.
+    """
+
+    most: int
+    used: int
+    clean: int
+    source: Path
 
 
 def _rooms(root: Path) -> Iterator[int]:
     """Yield how many bytes every control group around this process has left."""
-    for most, used, idle in _memory_groups(root):
-        yield max(most - used + idle, 0)
+    for group in _memory_groups(root):
+        yield max(group.most - group.used + group.clean, 0)
 
 
-def _memory_groups(root: Path) -> Iterator[tuple[int, int, int]]:
-    """Yield what every control group around this process allows, has used, and could give back of that, in bytes."""
+def _address_room(root: Path) -> Iterator[int]:
+    """Yield how many bytes the limit of the address space (RLIMIT_AS) leaves, where there is one."""
+    most = _field(root / "proc/self/limits", r"^Max address space\s+(\d+)")
+    used = _field(root / "proc/self/status", r"^VmSize:\s+(\d+) kB")
+    if most is not None and used is not None:
+        yield max(most - 1024 * used, 0)
+
+
+def _memory_groups(root: Path) -> Iterator[_MemoryGroup]:
+    """Yield every control group around this process that bounds memory.
+
+    Pages of files, those that were read twice too, and the kernel's reclaimable caches are given back on demand, as in
+    MemAvailable. Beyond `memory.high` a group is slowed down until it hangs, so the lower of both bounds counts.
+    """
     for version, folder in _control_groups(root, "memory"):
         if version == 2:
-            limit, used, cached = "memory.max", "memory.current", "inactive_file"
+            names, used = ["memory.max", "memory.high"], "memory.current"
+            clean = ["active_file", "inactive_file", "slab_reclaimable"]
         else:
-            limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
-            cached = "total_inactive_file"
-        most, now = _field(folder / limit, r"(\d+)"), _field(folder / used, r"(\d+)")
-        if most is not None and now is not None:
-            # Pages of files that nobody touched lately are given back on demand.
-            yield most, now, _field(folder / "memory.stat", rf"^{cached} (\d+)") or 0
+            names, used = ["memory.limit_in_bytes"], "memory.usage_in_bytes"
+            clean = ["total_active_file", "total_inactive_file"]
+        bounds = [(_field(folder / name, r"(\d+)"), folder / name) for name in names]
+        known = [(most, source) for most, source in bounds if most is not None]
+        now = _field(folder / used, r"(\d+)")
+        if known and now is not None:
+            most, source = min(known)
+            stat = folder / "memory.stat"
+            free = sum(_field(stat, rf"^{name} (\d+)") or 0 for name in clean)
+            yield _MemoryGroup(most, now, min(free, now), source)
 
 
 def _control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:

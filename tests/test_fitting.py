@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from localspec.engine.protocol import Held
-from localspec.errors import ModelLoadError, NoRoom
+from localspec.errors import MemoryShort, ModelLoadError, NoRoom
 from localspec.launch import fit as fitting
+from localspec.launch import plan as plans
 from localspec.launch.fit import (
     PairToFit,
     context_with_room,
@@ -26,6 +27,7 @@ from localspec.models.gguf import GgufHeader, parse_header, read_header
 from localspec.models.memory import layer_kv_bytes, model_shape, target_rows_bytes
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.resources import Usage
+from localspec.serve.http import status_of
 from tests.llama.tiny_models import write_qwen35
 from tests.models.gguf_builder import model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, QWEN35, Proportions, sparse_model
@@ -215,7 +217,7 @@ def test_memory_is_forecast_of_mtp_layers_where_they_draft_instead_of_a_draft_mo
     [
         (20, 0, 1, None),
         (4, 9 * GB, 1, NoRoom),  # there are 4.2 GB of weights, and 0.5 GB a sequence
-        (4, GB // 2, 1, ModelLoadError),
+        (4, GB // 2, 1, MemoryShort),
         (6, 9 * GB, 1, None),
         (6, 9 * GB, 8, NoRoom),
         (6, GB // 8, 8, None),  # alone it would have no more
@@ -259,15 +261,27 @@ def test_a_plan_next_to_others_is_one_that_has_room(
     launch = LaunchOptions(target=str(write_qwen35(tmp_path / "q.gguf")), draft="off")
     for free, others, error in (
         (1 << 20, Held({"RAM": GB}), NoRoom),
-        (1 << 20, Held(), ModelLoadError),
-        (1 << 20, None, ModelLoadError),
-        (GB, Held(mapped_bytes=GB), ModelLoadError),
+        (1 << 20, Held(), MemoryShort),
+        (1 << 20, None, MemoryShort),
+        (GB, Held(mapped_bytes=GB), MemoryShort),
     ):
         monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free: free)
         with pytest.raises(ModelLoadError) as caught:
             make_plan(launch, parallel=2, others=others)
         assert caught.type is error
     assert make_plan(launch, parallel=2, others=Held()).target.name == "q.gguf"
+
+
+def test_a_plan_is_made_once_more_before_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = LaunchOptions(target=str(write_qwen35(tmp_path / "q.gguf")), draft="off")
+    waits, asked = list[float](), iter([1 << 20, 8 * GB])
+    monkeypatch.setattr(plans.time, "sleep", waits.append)
+    monkeypatch.setattr(fitting, "free_ram_bytes", lambda: next(asked))
+    assert make_plan(launch).target.name == "q.gguf"
+    assert len(waits) == 1
+    assert status_of(MemoryShort("")) == status_of(NoRoom("")) == 503, "it may fit later"
 
 
 def test_memory_that_was_taken_and_not_planned_is_told_with_what_helps() -> None:

@@ -38,6 +38,9 @@ def test_no_more_than_the_memory_holds(smollm2_path: Path, monkeypatch: pytest.M
         with closing(load(replace(plan, fit=fit), parallel=parallel).assistant) as assistant:
             assert assistant.count <= count
             assert fit or assistant.count == count
+    with closing(load(plan, parallel=3, at_most=True).assistant) as assistant:
+        assert assistant.count == 2, "nobody asked for three"
+        assert "3 answers at a time do not fit into the free memory" in assistant.notes
 
 
 def calibrated_as(

@@ -10,6 +10,7 @@ import pytest
 from localspec.resources import (
     default_threads,
     free_ram_bytes,
+    limits,
     parse_vm_stat,
     processor_features,
     processor_name,
@@ -102,7 +103,17 @@ def test_the_processor_is_what_the_system_says(tmp_path: Path) -> None:
         (
             "0::/user/app",
             bounded("user/app/", 4 * GB, 3 * GB, f"active_file 5\ninactive_file {GB // 2}"),
-            GB + GB // 2,
+            GB + GB // 2 + 5,
+        ),
+        (
+            "0::/user/app",
+            bounded("user/app/", 2 * GB, 2 * GB - 1, f"active_file {GB}\nslab_reclaimable 7"),
+            GB + 8,
+        ),
+        (
+            "0::/user/app",
+            bounded("user/app/", 4 * GB, GB) | {f"{CGROUP}/user/app/memory.high": 2 * GB},
+            GB,
         ),
         ("0::/user/app", bounded("user/app/", "max", 1) | bounded("user/", 2 * GB, GB), GB),
         ("0::/docker/0123abcd", bounded("", 2 * GB, GB), GB),
@@ -117,7 +128,16 @@ def test_the_processor_is_what_the_system_says(tmp_path: Path) -> None:
         ),
         ("0::/", bounded("", GB, 2 * GB), 0),
     ],
-    ids=["alone", "a group", "the tightest", "a container", "first version", "beyond"],
+    ids=[
+        "alone",
+        "a group",
+        "read twice",
+        "high",
+        "the tightest",
+        "a container",
+        "first version",
+        "beyond",
+    ],
 )
 def test_free_memory_of_linux(
     tmp_path: Path, group: str, files: dict[str, object], free: int
@@ -126,6 +146,23 @@ def test_free_memory_of_linux(
     assert free_ram_bytes(tmp_path) == (free if group else None)
     here = "MemTotal: 16777216 kB\nMemFree: 1 kB\nMemAvailable: 8388608 kB"
     assert free_ram_bytes(write(tmp_path, {"proc/meminfo": here})) == free
+
+
+@linux
+def test_the_address_space_bounds_what_is_free_and_limits_say_where_they_are_read(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, {"proc/meminfo": "MemAvailable: 8388608 kB", "proc/self/cgroup": "0::/app"})
+    assert limits(tmp_path) == []
+    write(tmp_path, {"proc/self/status": "VmPeak: 9 kB\nVmSize:\t 1048576 kB"})
+    write(
+        tmp_path, {"proc/self/limits": f"Limit  Soft\nMax address space  {3 * GB}  unlimited bytes"}
+    )
+    assert free_ram_bytes(tmp_path) == 2 * GB
+    write(tmp_path, bounded("app/", 2_000_000_000, GB) | {f"{CGROUP}/app/cpu.max": "150000 100000"})
+    memory, cores = limits(tmp_path)
+    assert memory == f"2,000 MB of memory ({tmp_path}/{CGROUP}/app/memory.max)"
+    assert cores == f"1.5 cores ({tmp_path}/{CGROUP}/app/cpu.max)"
 
 
 def test_free_memory_of_this_machine_and_of_macos() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 import uvicorn
+from click.core import ParameterSource
 
 from localspec.calls.policy import CallPolicy
 from localspec.cli.options import (
@@ -294,7 +295,12 @@ def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
 
 def _residence(metrics: Metrics, line: ProgressLine, serving: ServeFlags) -> Residence:
     """Return what has engines; all their notices are counted, and shown as far as they concern loading."""
-    usual = Load(parallel=serving.parallel, keep=not serving.forget)
+    asked = click.get_current_context().get_parameter_source("parallel")
+    usual = Load(
+        parallel=serving.parallel,
+        at_most=asked is ParameterSource.DEFAULT,
+        keep=not serving.forget,
+    )
 
     def backend_of(model: ServedModel) -> Backend:
         name = model.name

@@ -39,7 +39,13 @@ from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, sha256_of
 from localspec.models.transfer import RemoteFile, SourceFailedError
 from localspec.options import LaunchOptions, LoadOptions, changed
-from localspec.resources import default_threads, free_ram_bytes, processor_features, processor_name
+from localspec.resources import (
+    default_threads,
+    free_ram_bytes,
+    limits,
+    processor_features,
+    processor_name,
+)
 from localspec.setup.plan import decide, find_gpus
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
@@ -135,6 +141,8 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
         yield Fact("free RAM", "unknown: localspec cannot plan for memory", "note")
     else:
         yield Fact("free RAM", size_text(free))
+    for limit in limits():
+        yield Fact("limit", limit)
     for device in devices:
         text = device.description
         if device.is_gpu:

@@ -54,6 +54,7 @@ class Load(Tagged, frozen=True):
     Args:
         options: what.
         parallel: how many requests are answered at once; None takes what pays and the memory holds.
+        at_most: whether fewer will do where memory is short.
         keep: save what is evaluated for later runs.
         workload: the kind of all texts, for the telemetry; None guesses.
         text_every_s: seconds between two parts of a text that streams, at least; see `Outbox.pace`.
@@ -65,6 +66,7 @@ class Load(Tagged, frozen=True):
 
     options: LaunchOptions = LaunchOptions()
     parallel: int | None = 1
+    at_most: bool = False
     keep: bool = False
     workload: str | None = None
     text_every_s: float = 0.0

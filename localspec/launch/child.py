@@ -54,6 +54,7 @@ class RuntimeFactory:
             cancel,
             send,
             parallel=load.parallel,
+            at_most=load.at_most,
             hold_up_s=HOLD_UP_S,
             observe=Telemetry(load.workload).observe,
             keep=load.keep,

@@ -35,7 +35,7 @@ from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Sequences
 from localspec.engine.answering import StateLeftError
 from localspec.engine.protocol import Held, Loading, Measuring, StateSaved
-from localspec.errors import ModelLoadError, PassFailed
+from localspec.errors import MemoryShort, ModelLoadError, PassFailed
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
@@ -145,6 +145,7 @@ def load(
     report: Report = lambda _notice: None,
     *,
     parallel: int | None = 1,
+    at_most: bool = False,
     hold_up_s: float | None = None,
     observe: Observe | None = None,
     keep: bool = False,
@@ -157,6 +158,7 @@ def load(
         report: called while models are loaded, and while their passes are measured.
         parallel: how many requests are answered at once; None takes what the costs of passes and the
             memory suggest.
+        at_most: whether fewer will do where memory is short.
         hold_up_s: seconds that a prompt may hold up those who are being answered, with each chunk of it;
             None cuts prompts as if they were alone, and so does `exact`.
         observe: returns what sees the replies.
@@ -168,7 +170,9 @@ def load(
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
     jinja.start()  # it takes about 50 ms, which loading hides
-    loading = _Loading(plan, cancel or CancelFlag(), report, hold_up_s, keep, list(plan.notes))
+    loading = _Loading(
+        plan, cancel or CancelFlag(), report, hold_up_s, keep, list(plan.notes), at_most
+    )
     try:
         return loading.runtime(parallel, observe)
     except BaseException:
@@ -186,6 +190,7 @@ class _Loading:
     hold_up_s: float | None
     keep: bool
     notes: list[str]
+    at_most: bool = False
     start_s: float = field(default_factory=time.perf_counter)
     models: list[LlamaModel] = field(default_factory=list)
     encoder: Encoder | None = None
@@ -582,9 +587,12 @@ class _Loading:
             header, draft_options = read_model(target.path), plan.draft_options
             fits = sequences_that_fit(header, options, small, draft_options, plan.heads)
             holds = holds if fits is None else min(fits, holds)
+        if wanted is not None and wanted > holds >= 1 and self.at_most:
+            self.notes.append(f"{wanted} answers at a time do not fit into the free memory")
+            wanted = holds
         if wanted is not None and wanted > holds:
             n_ctx = options.n_ctx or min(4096, target.n_ctx_train)
-            raise ModelLoadError(
+            raise MemoryShort(
                 f"{wanted} sequences of {n_ctx} tokens do not fit into the free memory, "
                 f"{holds} would: give a smaller --parallel or --ctx"
             )

@@ -1,6 +1,7 @@
 """Plan: names and flags become files that are here, sound, and fit each other; nothing is loaded yet."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from localspec.decoding.costs import (
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
 from localspec.engine.protocol import Held
-from localspec.errors import ModelFileError, ModelLoadError, PairMismatch, UsageError
+from localspec.errors import MemoryShort, ModelFileError, ModelLoadError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import PairToFit, context_with_room, plan_fit, require_room
 from localspec.launch.names import named_models
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_AGAIN_S = 0.5
 _RPC = "localspec.llama.rpc"
 TEXT_ONLY = "the target reads text only"
 
@@ -499,7 +501,11 @@ def _fitted(
     if not plan.fit:
         return plan
     pair = _to_fit(plan, headers, adapter, shrinks=shrinks)
-    fit = pair.plan()
+    try:
+        fit = pair.plan()
+    except MemoryShort:  # what has just ended may still be giving its memory back
+        time.sleep(_AGAIN_S)
+        fit = pair.plan()
     if fit is None:
         return plan
     options, draft_options = plan.options, plan.draft_options

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localspec.errors import ModelLoadError
+from localspec.errors import MemoryShort
 from localspec.models.memory import ModelShape, context_of, predict
 from localspec.options import QUANTISED_KV_TYPES, LoadOptions
 from localspec.resources import Usage
@@ -247,7 +247,7 @@ def fit(
                 notes = tuple(_notes(plan, big, small, machine, full))
                 placed = _placed(plan, big, drafter)
                 return replace(plan, given_up=notes, shrunk=n_ctx < full, placed=placed)
-    raise ModelLoadError(_refusal(target.with_context(full), draft_model is not None, machine))
+    raise MemoryShort(_refusal(target.with_context(full), draft_model is not None, machine))
 
 
 def _place(target: ModelLoad, draft_model: ModelLoad | None, machine: Machine) -> FitPlan | None:
