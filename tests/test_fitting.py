@@ -8,7 +8,6 @@ import pytest
 from localspec.engine.protocol import Held
 from localspec.errors import MemoryShort, ModelLoadError, NoRoom
 from localspec.launch import fit as fitting
-from localspec.launch import plan as plans
 from localspec.launch.fit import (
     PairToFit,
     context_with_room,
@@ -277,7 +276,7 @@ def test_a_plan_is_made_once_more_before_a_refusal(
 ) -> None:
     launch = LaunchOptions(target=str(write_qwen35(tmp_path / "q.gguf")), draft="off")
     waits, asked = list[float](), iter([1 << 20, 8 * GB])
-    monkeypatch.setattr(plans.time, "sleep", waits.append)
+    monkeypatch.setattr("time.sleep", waits.append)
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: next(asked))
     assert make_plan(launch).target.name == "q.gguf"
     assert len(waits) == 1
