@@ -167,7 +167,7 @@ def cell(source: str, shape: Shape) -> Cell:
     template = ChatTemplate(_PLAIN if named else source, BOS, EOS, model=NAME, for_tools=named)
     said = [from_json(each) for each in shape.messages]
     try:
-        text, rules = template.offering(bool(tools)).fit(said, tools=tools)
+        text, rules = template.offering(tools=bool(tools)).fit(said, tools=tools)
     except TemplateError as error:
         return Cell(refusal=str(error))
     return Cell(text, rules, missing(text, shape, source))

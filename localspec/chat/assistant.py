@@ -113,7 +113,7 @@ class Assistant:
         # ruff: noqa: PLC0415 - few prompts offer functions
         from localspec.chat.calling import call_dialect
 
-        return call_dialect(self.template, self.models.tokenizer)
+        return call_dialect(self.template.offering(tools=True), self.models.tokenizer)
 
     @property
     def call_dialect(self) -> "CallDialect":

@@ -185,6 +185,7 @@ class Conversation:
         """
         if self.goes_on and self._messages[-1].calls:
             raise UsageError("the last message calls functions: add their results before an answer")
+        template = template.offering(tools=bool(self.offered))
         last = self._prompt
         if last is not None and last.tokenizer != tokenizer:
             self._segments = ()

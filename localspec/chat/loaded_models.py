@@ -56,6 +56,7 @@ class LoadedModels:
         grammar: makes the automata over the target's ids that replies ask for; None where none can be made.
         fim: the target's tokens for filling in the middle, see `infill_tokens`; empty where it cannot.
         media: turns pictures and sounds into tokens; None where the target reads text only.
+        tool_template_source: the target's chat template for conversations with tools; None where it has one for all.
         model_for: names one that takes the other kinds of parts; None where none is known.
         costs: of the target's passes; None where they were not measured.
     """
@@ -73,6 +74,7 @@ class LoadedModels:
     grammar: "Grammars | None" = None
     fim: Mapping[str, int] = field(default_factory=dict)
     media: MediaEncoder | None = None
+    tool_template_source: str | None = None
     model_for: Callable[[Literal["image", "audio"]], str | None] = lambda _kind: None
     costs: PassCosts | None = None
 

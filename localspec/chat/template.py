@@ -108,7 +108,7 @@ class ChatTemplate:
                 for_tools, bos_token, eos_token, model=model, clock=clock
             )
 
-    def offering(self, tools: bool) -> "ChatTemplate":
+    def offering(self, *, tools: bool) -> "ChatTemplate":
         """Return the template for conversations with tools, or without."""
         if not tools or self._for_tools is None:
             return self

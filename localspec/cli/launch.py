@@ -191,7 +191,7 @@ def _plan(agent: Agent, settings: Settings) -> LoadPlan:
     options: LaunchOptions = changed(settings.launch, {"ctx": settings.given.get("ctx")})
     with ProgressLine(enabled=True) as line:
         plan = make_plan(options, line.download, least_ctx=wanted)
-    if agent.calls_tools and not offers_tools(read_model(plan.target).chat_template):
+    if agent.calls_tools and not offers_tools(read_model(plan.target).tool_template):
         raise LocalspecError(
             f"{plan.names[plan.target]} cannot call tools, and {agent.program} is of no use without: choose another model, "
             "`localspec recommend` suggests some"

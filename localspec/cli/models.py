@@ -140,7 +140,7 @@ def show(name: str, program: str | None, json_: bool) -> None:
         name = registry.pairs[name].target
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
-        facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).chat_template)
+        facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).tool_template)
     row = _row(registry.name(name), str(facts["name"]), registry)
     if row is not None and row.pair is not None:
         facts |= {"good_for": row.about or None, "thinking": row.thinking}

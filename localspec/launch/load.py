@@ -322,6 +322,7 @@ class _Loading:
             eog=vocabulary.eog,
             suppressed=vocabulary.suppressed(),
             template_source=targets.views[0].model.chat_template,
+            tool_template_source=targets.views[0].model.tool_template,
             target_name=plan.name(Role.TARGET),
             draft_model_name=None if draft_models is None else plan.name(Role.DRAFT_MODEL) or None,
             cancel=self.cancel,

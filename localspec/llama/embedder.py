@@ -1,6 +1,5 @@
 """Embedder: texts become vectors or scores, several in a pass, pooled as the model's file says."""
 
-import ctypes
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -231,8 +230,8 @@ class _PoolingContext(NativeContext):
         rows = options.n_batch or tokens
         super().__init__(model, cancel, options, rows, _TEXTS_OF_A_PASS)
         self.size = tokens
-        architecture = _value(model, "general.architecture")
-        causal = _value(model, f"{architecture}.attention.causal") != "false"
+        architecture = model.metadata("general.architecture")
+        causal = model.metadata(f"{architecture}.attention.causal") != "false"
         self.splits = bool(self._memory()) and causal and self._pooling in {_LAST, _RANK}
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
@@ -267,12 +266,5 @@ class _PoolingContext(NativeContext):
 
 def _pooling(model: LlamaModel) -> int:
     """Return how a model's file says that vectors are pooled; 0 where it does not."""
-    architecture = _value(model, "general.architecture")
-    return int(_value(model, f"{architecture}.pooling_type") or _NONE)
-
-
-def _value(model: LlamaModel, key: str) -> str:
-    """Return the value of a key of a model's file, as text; empty without one."""
-    room = ctypes.create_string_buffer(128)
-    count = native.llama_model_meta_val_str(model.handle, key.encode(), room, len(room))
-    return room.value.decode(errors="replace") if count > 0 else ""
+    architecture = model.metadata("general.architecture")
+    return int(model.metadata(f"{architecture}.pooling_type") or _NONE)

@@ -159,9 +159,25 @@ class LlamaModel:
 
     @property
     def chat_template(self) -> str | None:
-        """The template in the file, as jinja2 source; None when it has none."""
-        raw = native.llama_model_chat_template(self.handle, None)
-        return None if raw is None else raw.decode("utf-8", errors="replace")
+        """The template in the file, as jinja2 source; None when it has none.
+
+        llama.cpp's own function has the name of one instead that the vocabulary suggests.
+        """
+        return self.metadata("tokenizer.chat_template")
+
+    @property
+    def tool_template(self) -> str | None:
+        """The template in the file for conversations with tools; None when the other is for all."""
+        return self.metadata("tokenizer.chat_template.tool_use")
+
+    def metadata(self, key: str) -> str | None:
+        """Return the value of a key of the file, as text; None without one."""
+        length = native.llama_model_meta_val_str(self.handle, key.encode(), None, 0)
+        if length < 0:
+            return None
+        room = ctypes.create_string_buffer(length + 1)
+        native.llama_model_meta_val_str(self.handle, key.encode(), room, len(room))
+        return room.value.decode(errors="replace")
 
     def adopt(self, context: Closable) -> None:
         """Remember a context that has to be closed before the model."""

@@ -74,6 +74,11 @@ class GgufHeader:
         return self.text("tokenizer.chat_template")
 
     @property
+    def tool_template(self) -> str | None:
+        """The template of conversations with tools, which may have one of their own."""
+        return self.text("tokenizer.chat_template.tool_use") or self.chat_template
+
+    @property
     def tokenizer(self) -> TokenizerHeader:
         """What the ids mean.
 

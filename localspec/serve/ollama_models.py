@@ -166,7 +166,8 @@ def _described(service: Service, model: ServedModel) -> Body:
     family = str(facts.get("architecture") or "")
     ready = service.residence.ready(model)
     n_ctx = ready.n_ctx if ready else model.launch.load.n_ctx or (header and header.context_length)
-    able = {"tools": offers_tools(template), "thinking": bool(thinking_tags(template))}
+    for_tools = None if header is None else header.tool_template
+    able = {"tools": offers_tools(for_tools), "thinking": bool(thinking_tags(template))}
     does = [name for name, each in able.items() if each and not model.embeds]
     sampling = () if model.embeds else _SAMPLING
     values = {name: getattr(model.options.sampling, name) for name in sampling}
@@ -174,9 +175,8 @@ def _described(service: Service, model: ServedModel) -> Body:
     info = {
         name: each
         for name, each in (header.metadata if header else {}).items()
-        if isinstance(each, _SCALARS)
+        if isinstance(each, _SCALARS) and not name.startswith("tokenizer.chat_template")
     }
-    info.pop("tokenizer.chat_template", None)
     weights = {"general.parameter_count": facts["weights"]} if facts else {}
     return {
         "modelfile": f"FROM {model.name}\n",

@@ -110,6 +110,11 @@ def test_a_template_says_whether_it_has_tools(tmp_path: Path, bare_machine: dict
         done = localspec("show", str(tmp_path / "mine.gguf"), "--json", env=bare_machine)
         facts = json.loads(done.out)
         assert (facts["tools"], facts["drafts"]) == (tools, [])
+    named = model_values() | {"tokenizer.chat_template.tool_use": HERMES}
+    content = build(named, [Tensor("weights", (8, 4))], data_bytes=128)
+    (tmp_path / "named.gguf").write_bytes(content)
+    done = localspec("show", str(tmp_path / "named.gguf"), "--json", env=bare_machine)
+    assert json.loads(done.out)["tools"]
 
 
 def test_several_are_pulled_and_an_unknown_one_fetches_nothing(machine: ToyMachine) -> None:

@@ -1,5 +1,6 @@
 """LlamaModel and its vocabulary on real weights, and what happens to files that are none."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.options import LoadOptions
+from tests.llama.tiny_gguf import byte_tokenizer
+from tests.llama.tiny_models import write_llama
 from tests.support.checks import refuses
 from tests.tailor.tiny_llama import write
 
@@ -76,6 +79,7 @@ def test_texts_and_special_texts_as_tokens(smollm2: LlamaModel) -> None:
     every = {t for t in range(vocabulary.n_vocab) if native.llama_vocab_is_eog(handle, t)}
     assert every == vocabulary.eog
     assert "<|im_start|>" in (smollm2.chat_template or "")
+    assert smollm2.tool_template is None
 
 
 def test_options_out_of_range_are_refused_by_name() -> None:
@@ -93,3 +97,19 @@ def test_options_out_of_range_are_refused_by_name() -> None:
     ]
     for options in refused:
         refuses(next(iter(options)), LoadOptions, **options)
+
+
+def test_the_key_of_the_file_is_the_template_and_not_a_name_that_llama_cpp_guesses(
+    tmp_path: Path,
+) -> None:
+    tokenizer = {**byte_tokenizer(), "tokenizer.ggml.pre": "tekken"}
+    template = tokenizer.pop("tokenizer.chat_template")
+    path = write_llama(tmp_path / "bare.gguf", layers=40, more=tokenizer)
+    with closing(LlamaModel(path, LoadOptions(n_ctx=256))) as model:
+        assert native.llama_model_chat_template(model.handle, None) == b"mistral-v7-tekken"
+        assert (model.chat_template, model.tool_template) == (None, None)
+    named = {"tokenizer.chat_template": template, "tokenizer.chat_template.tool_use": "é" * 5000}
+    path = write_llama(tmp_path / "named.gguf", more=tokenizer | named)
+    with closing(LlamaModel(path, LoadOptions(n_ctx=256))) as model:
+        assert (model.chat_template, model.tool_template) == (template, "é" * 5000)
+        assert model.metadata("general.architecture") == "llama"

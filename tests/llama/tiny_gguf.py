@@ -24,7 +24,8 @@ def byte_pieces() -> list[str]:
     return [chr(b) if b in printable else chr(256 + odd.index(b)) for b in range(256)]
 
 
-def _tokenizer() -> dict[str, Content]:
+def byte_tokenizer() -> dict[str, Content]:
+    """Return the keys of a tokenizer of bytes, and of a chat template."""
     return {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",
@@ -55,7 +56,7 @@ def write_model(
     """
     own = any(name.startswith("tokenizer.ggml.tokens") for name in values)
     header: dict[str, Content] = {"general.architecture": architecture}
-    header |= {} if own else _tokenizer()
+    header |= {} if own else byte_tokenizer()
     for name, value in values.items():
         header[architecture + name if name.startswith(".") else name] = value
     random, tensors, data = np.random.default_rng(seed), [], b""

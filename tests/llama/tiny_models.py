@@ -4,8 +4,9 @@ What surrounds the layers is the same in all of them. Where the layers count lit
 so that models predict each other's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -81,12 +82,14 @@ def write_llama(
     *,
     pooling: int | None = None,
     marked: bool = False,
+    layers: int = 4,
+    more: Mapping[str, Content] = MappingProxyType({}),
 ) -> Path:
-    """Write four layers of attention, and return the path; see `write_qwen35`. `pooling` is llama.cpp's number, in a file that has one."""
+    """Write layers of attention, and return the path; see `write_qwen35`. `pooling` is llama.cpp's number, in a file that has one."""
     shapes = _around()
-    for layer in range(4):
+    for layer in range(layers):
         shapes |= _named(layer, _plain(_attention(1), "q_norm", "k_norm"))
-    values = _sizes(4) | ({} if pooling is None else {".pooling_type": pooling})
+    values = _sizes(layers) | ({} if pooling is None else {".pooling_type": pooling}) | {**more}
     shaped = _Shaped(counts, marked=marked)
     return write_model(path, "llama", values, shapes, seed, shaped, quantised=True)
 
