@@ -197,7 +197,7 @@ def checked_body(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError("body is not an object: write what you would send to the API")
     if url is not None and url not in _URLS:
         raise UsageError(f"url is {str(url)[:40]!r}: use {' or '.join(_URLS)}")
-    given = {name: value for name, value in body.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in body.items() if value is not None}
     for name, value in given.items():
         if name in _FIXED and value not in _FIXED[name]:
             raise UsageError(

@@ -57,6 +57,7 @@ from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
 from localspec.serve.sharing import FRAME_BYTES, Sharing
+from localspec.serve.wire import Protocol
 from localspec.storage.paths import shown
 from localspec.toolbox.folder import Folder
 
@@ -329,7 +330,7 @@ def _server(service: Service, metrics: Metrics, guard: Guard) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             application(service, metrics, guard),
-            http="h11",
+            http=Protocol,
             backlog=BACKLOG,
             limit_concurrency=_MOST_CONNECTIONS,
             ws="none",

@@ -79,7 +79,7 @@ def think_of(
     if most is not None and most >= 0 and _OPTIONS["think"].problem(str(most)) is not None:
         name = f"{variables_name}.{_BUDGET}" if _BUDGET in given else budget_name
         raise UsageError(f"{name} is {cut(most)}: it takes a number of tokens below a billion")
-    effort = given.get(_EFFORT, effort)
+    effort = str(given[_EFFORT]) if _EFFORT in given else effort
     if effort is not None and effort not in _EFFORTS:
         name = f"{variables_name}.{_EFFORT}" if _EFFORT in given else effort_name
         raise UsageError(f"{name} is {cut(effort)}: choose one of {', '.join(_EFFORTS)}")

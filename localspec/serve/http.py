@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from localspec.engine.engine import Busy, EngineFault, EngineGone
 from localspec.errors import ContextOverflow, LocalspecError, MemoryShort, NoRoom, PassFailed
 from localspec.serve.backend import WaitedTooLong
+from localspec.serve.wire import Drained
 from localspec.storage.paths import data_dir
 
 CLIENT = "localspec.client"
@@ -97,7 +98,7 @@ def guarded(
         allow_private_network=True,
     )
     any_host = ("*",) if guard.hosts is None else tuple(hosts)
-    return _Counted(TrustedHostMiddleware(origins, any_host, www_redirect=False), refused)
+    return Drained(_Counted(TrustedHostMiddleware(origins, any_host, www_redirect=False), refused))
 
 
 class _Keys:

@@ -229,7 +229,7 @@ def _seconds(keep_alive: float | str | None) -> float | None:
             raise UsageError(
                 f"keep_alive is {cut(keep_alive)}: write seconds, a time such as 5m or 1h30m, 0, or -1 for no end"
             )
-        seconds = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+        seconds = sum(float(number) * _UNITS_S[str(unit)] for number, unit in parts)
         keep_alive = seconds if text == keep_alive else -seconds
     return math.inf if keep_alive is not None and keep_alive < 0 else keep_alive
 

@@ -105,7 +105,8 @@ async def models(_: HttpRequest, service: Service) -> Response:
     """List what may be named in a request, what is loaded before the others."""
     names = await asyncio.to_thread(service.catalogue.listed)
     states = service.states
-    listed = sorted(dict.fromkeys([*names, *states]), key=lambda name: states.get(name) != "loaded")
+    every = dict.fromkeys([*names, *states])
+    listed = sorted(every, key=lambda name: states.get(str(name)) != "loaded")
 
     def described() -> list[dict[str, Any]]:
         return [_model(each, service, states.get(each)) for each in listed]

@@ -108,7 +108,7 @@ def _choice(value: Any) -> tuple[ToolChoice, list[str] | None]:
             kind = allowed.get("mode") if isinstance(allowed, dict) else None
             listed = allowed.get("tools") if isinstance(allowed, dict) else None
             names = [_named(each) for each in listed] if isinstance(listed, list) else None
-        elif kind in {"function", "tool"}:
+        elif kind in ("function", "tool"):
             kind, names = "required", [_named(value)]
     kind = "required" if kind == "any" else kind
     if not isinstance(kind, str) or kind not in _CHOICES:

@@ -154,8 +154,9 @@ def run_command(
                 ending, code = json.loads(report.read() or json.dumps([STOPPED, 0]))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    if ending in _TOO_MUCH:
-        why = f"it was stopped: it {_TOO_MUCH[ending]}"
+    too_much = _TOO_MUCH.get(str(ending))
+    if too_much is not None:
+        why = f"it was stopped: it {too_much}"
     elif ending == STOPPED:
         why = why or "it was stopped"
     return CommandEnded(_shortened(output, limits.returned_bytes), why, code)

@@ -25,6 +25,7 @@ from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
+from localspec.serve.wire import Protocol
 from localspec.toolbox.folder import Folder
 from tests.engine.double import command
 from tests.waiting import PATIENCE_S, until
@@ -204,7 +205,7 @@ def served(
             app = application(service, metrics, let_in)
             config = uvicorn.Config(
                 app,
-                http="h11",
+                http=Protocol,
                 log_level="critical",
                 lifespan="off",
                 timeout_graceful_shutdown=1,

@@ -23,6 +23,7 @@ from tests.serve.serving import (
     TEXT,
     Served,
     bodies,
+    error_in,
     user,
 )
 
@@ -273,3 +274,26 @@ def test_what_changes_an_answer_elsewhere_changes_no_count_and_no_vector(server:
     ]
     for path, name, value in rows:
         server.refuse(path, f"{name} is not supported", **BODIES[path], **{name: value})
+
+
+@pytest.mark.parametrize("odd", [["function"], {"a": 1}, [], {}, 5, True, None])
+def test_a_word_of_any_type_ends_in_no_fault_of_ours(server: Served, odd: Any) -> None:
+    said = user("hello")
+    for path, body in [
+        (CHAT, {"messages": [said], "tool_choice": {"type": odd}}),
+        (CHAT, {"messages": [said], "tool_choice": {"type": "allowed_tools", "mode": odd}}),
+        (CHAT, {"messages": [{"role": odd, "content": "x"}]}),
+        (CHAT, {"messages": [{"role": "user", "content": [{"type": odd}]}]}),
+        (CHAT, {"messages": [said], "response_format": {"type": odd, "a": 1}}),
+        (CHAT, {"messages": [said], "tools": [{"type": odd}]}),
+        (MESSAGES, {"messages": [said], "max_tokens": 5, "tool_choice": {"type": odd}}),
+        (MESSAGES, {"messages": [user([{"type": odd}])], "max_tokens": 5}),
+        (RESPONSES, {"input": "x", "tool_choice": {"type": odd}}),
+        (RESPONSES, {"input": [{"role": odd, "content": "x"}]}),
+        (RESPONSES, {"input": [{"type": odd, "role": "user", "content": [{"type": odd}]}]}),
+        (TALK, {"messages": [{"role": odd, "content": "x"}], "stream": False}),
+        (TALK, {"messages": [said], "format": odd or [5]}),
+    ]:
+        answer = server.post(path, **body)
+        assert answer.status_code in (200, 400), (body, answer.text)
+        assert "tools" in body or "\n" not in error_in(answer.json())["message"]
