@@ -279,7 +279,7 @@ def test_what_changes_an_answer_elsewhere_changes_no_count_and_no_vector(server:
 @pytest.mark.parametrize("odd", [["function"], {"a": 1}, [], {}, 5, True, None])
 def test_a_word_of_any_type_ends_in_no_fault_of_ours(server: Served, odd: Any) -> None:
     said = user("hello")
-    for path, body in [
+    bodies_of: list[tuple[str, dict[str, Any]]] = [
         (CHAT, {"messages": [said], "tool_choice": {"type": odd}}),
         (CHAT, {"messages": [said], "tool_choice": {"type": "allowed_tools", "mode": odd}}),
         (CHAT, {"messages": [{"role": odd, "content": "x"}]}),
@@ -293,7 +293,8 @@ def test_a_word_of_any_type_ends_in_no_fault_of_ours(server: Served, odd: Any) -
         (RESPONSES, {"input": [{"type": odd, "role": "user", "content": [{"type": odd}]}]}),
         (TALK, {"messages": [{"role": odd, "content": "x"}], "stream": False}),
         (TALK, {"messages": [said], "format": odd or [5]}),
-    ]:
+    ]
+    for path, body in bodies_of:
         answer = server.post(path, **body)
         assert answer.status_code in (200, 400), (body, answer.text)
         assert "tools" in body or "\n" not in error_in(answer.json())["message"]
