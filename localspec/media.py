@@ -160,10 +160,21 @@ def picture(data: bytes, name: str, within: tuple[int, int] | None = None) -> Pi
         upright = ImageOps.exif_transpose(image)
         if upright.mode.startswith("I;16"):  # else all of it would be white
             upright = upright.point(lambda value: value * (1 / 256)).convert("L")
-        upright = upright.convert("RGB")
+        upright = _on_white(upright)
         if within is not None:
             upright.thumbnail(within)
         return Picture(*upright.size, upright.tobytes())
+
+
+def _on_white(image: "Image.Image") -> "Image.Image":
+    """Return a picture in red, green and blue; what can be seen through is white, as on paper."""
+    from PIL import Image  # noqa: PLC0415
+
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    visible = image.convert("RGBA")
+    white = Image.new("RGBA", visible.size, "white")
+    return Image.alpha_composite(white, visible).convert("RGB")
 
 
 @contextmanager

@@ -103,13 +103,27 @@ def test_a_truncated_picture_and_one_with_damaged_tags_are_refused() -> None:
             picture(each, "a.png")
 
 
-def test_pixels_stand_upright_without_alpha_in_their_shades() -> None:
+def test_pixels_stand_upright_on_white_in_their_shades() -> None:
     turned = Image.Exif()
     turned[0x0112] = 6  # a camera that was held upright
     made = file_of(Image.new("RGB", (4, 2)), "JPEG", exif=turned)
     assert picture(made, "a.jpg")[:2] == (2, 4)
-    made = file_of(Image.new("RGBA", (1, 1), (1, 2, 3, 4)))
-    assert picture(made, "a.png") == (1, 1, b"\x01\x02\x03")
+    seen_through = [
+        Image.new("RGBA", (1, 1), (1, 2, 3, 0)),
+        Image.new("LA", (1, 1), (0, 0)),
+        Image.new("P", (1, 1)),  # one colour of the palette
+        Image.new("L", (1, 1)),
+        Image.new("RGB", (1, 1)),
+    ]
+    for image in seen_through:
+        named = {"P": 0, "L": 0, "RGB": (0, 0, 0)}.get(image.mode)
+        made = file_of(image) if named is None else file_of(image, transparency=named)
+        assert picture(made, "a.png") == (1, 1, b"\xff\xff\xff")
+    for alpha, shade in ((255, 0), (128, 127), (0, 255)):
+        made = file_of(Image.new("RGBA", (1, 1), (0, 0, 0, alpha)))
+        assert picture(made, "a.png").rgb == bytes([shade] * 3)
+    made = file_of(Image.new("RGBA", (2, 1), (9, 9, 9, 0)), "WEBP", lossless=True)
+    assert picture(made, "a.webp").rgb == bytes([255] * 6)
     shades = Image.new("I;16", (2, 1))
     for at, shade in enumerate((0x4321, 0xFFFF)):
         shades.putpixel((at, 0), shade)

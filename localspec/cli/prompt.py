@@ -23,7 +23,7 @@ from localspec.cli.options import (
     switch,
 )
 from localspec.cli.progress import ProgressLine
-from localspec.display import notice
+from localspec.display import notice, printable
 from localspec.errors import LocalspecError, UsageError
 from localspec.media import media_kind, why_not_taken
 from localspec.messages import DocumentPart, MediaPart, Message
@@ -33,6 +33,7 @@ from localspec.session.attachments import (
     Attachment,
     attached,
     attachment_of,
+    label,
     question_with,
     read_attachment,
     unmatched,
@@ -359,7 +360,7 @@ class QuestionFlags:
     """Flags for attached files and for the template of a prompt.
 
     Args:
-        files: Attach a text, image or audio file, as @FILE does; - attaches stdin. Can be repeated.
+        files: Attach a text, PDF, DOCX, image or audio file, as @FILE does; - attaches stdin. Can be repeated.
         listen: Record from the microphone until Enter, and attach it.
         template: Named prompt template from chat.toml.
         params: Value of a template field; can be repeated.
@@ -438,7 +439,10 @@ class QuestionFlags:
             _stdin_attachment() if name == "-" else read_attachment(name, folder)
             for name in dict.fromkeys(self.files)
         ]
-        files += attached(typed, folder)
+        mentioned = attached(typed, folder)
+        for each in mentioned:  # also where little is printed: a text from elsewhere may name files
+            notice(f"attached: {printable(label(each))}")
+        files += mentioned
         for name in unmatched(typed, folder):
             if "/" in name or Path(name).suffix:
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")

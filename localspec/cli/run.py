@@ -82,7 +82,7 @@ class OutputFlags:
         raw: Complete the prompt as plain text, without a chat template.
         json_: Print one JSON object with the text and figures.
         code: Print only the code of the answer, once it is complete.
-        quiet: Print only errors on stderr.
+        quiet: Print only errors on stderr, and files that @ attaches.
         show_thinking: Also print a reasoning model's thoughts.
         keep: Save the answer in the history, for --continue. Default: only on a terminal.
     """

@@ -1,8 +1,12 @@
-"""`@path` in a message: the file goes into the context, a text in a block of its own behind the words, pictures and sounds before them."""
+"""`@path` in a message: the file goes into the context, a text in a block of its own behind the words, pictures and sounds before them.
+
+Of a PDF and a DOCX, the text goes.
+"""
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +30,7 @@ _TRAILING = ".,;:!?)"
 _MOST_BYTES, _LOOKED_AT = 1 << 20, 8192
 _MEDIA_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".wav", ".mp3", ".flac")
 _MOST_OFFERED = 8
+_DOCUMENT_SUFFIXES = (".pdf", ".docx")
 # One letter is in nearly every name.
 _LEAST_FUZZY = 2
 _CHARS_PER_TOKEN = 4  # of English and code; only for the size that is printed
@@ -73,7 +78,12 @@ def question_with(text: str, attachments: Iterable[Attachment]) -> Message:
 
 
 def attached(
-    text: str, folder: Path, others: Mapping[str, MediaPart] = MappingProxyType({})
+    text: str,
+    folder: Path,
+    others: Mapping[str, MediaPart] = MappingProxyType({}),
+    pasted: Collection[str] = (),
+    *,
+    media_only: bool = False,
 ) -> list[Attachment]:
     """Return the files that a text mentions, each once. A mention of nothing that is there is just text.
 
@@ -81,20 +91,48 @@ def attached(
         text: the question.
         folder: what names of files are relative to.
         others: pictures and sounds by names that stand for them, and for no file.
+        pasted: mentions that nobody chose; they are text.
+        media_only: return pictures and sounds, and read nothing else.
 
     Raises:
         UsageError: a file is there but cannot be put into a context.
     """
     paths: dict[Path, str] = {}
-    for name in mentions(text):
+    chosen = [name for name in mentions(text) if name not in pasted]
+    for name in chosen:
         if _among(name, others) is None and (path := _existing(name, folder)) is not None:
             paths.setdefault(path, name if (folder / name).exists() else name.rstrip(_TRAILING))
-    return [*mentioned(text, others), *(_read(path, name) for path, name in paths.items())]
+    held = [part for name in chosen if (part := _among(name, others)) is not None]
+    files = (_read(path, name, media_only=media_only) for path, name in paths.items())
+    return [*held, *(each for each in files if each is not None)]
 
 
 def mentioned(text: str, others: Mapping[str, MediaPart]) -> list[MediaPart]:
     """Return those of some pictures and sounds, by name, that a text mentions."""
     return [part for name in mentions(text) if (part := _among(name, others)) is not None]
+
+
+def pasted_alone(text: str, pasted: Iterable[str]) -> frozenset[str]:
+    """Return the names of files that a text mentions no more often than what was pasted into it did."""
+    counts, given = Counter(mentions(text)), Counter(pasted)
+    return frozenset(name for name in given if 0 < counts[name] <= given[name])
+
+
+def not_attached(message: Message) -> frozenset[str]:
+    """Return the mentions of a question that attached nothing."""
+    names = {each.name for each in message.documents} | {each.name for each in message.media}
+    return frozenset(
+        each for each in mentions(message.typed) if not {each, each.rstrip(_TRAILING)} & names
+    )
+
+
+def pasted_notes(pasted: Iterable[str], folder: Path) -> list[str]:
+    """Return a line for each file that was mentioned by a paste alone."""
+    return [
+        f"@{name.rstrip(_TRAILING)} was pasted: sent as text; type it to attach the file"
+        for name in sorted(pasted)
+        if _existing(name, folder) is not None
+    ]
 
 
 def _among(name: str, others: Mapping[str, MediaPart]) -> MediaPart | None:
@@ -164,8 +202,8 @@ def read_attachment(name: str, folder: Path) -> Attachment:
         UsageError: there is none, or it cannot be put into a context.
     """
     path = _existing(name, folder)
-    if path is not None:
-        return _read(path, name)
+    if path is not None and (attachment := _read(path, name)) is not None:
+        return attachment
     if _existing(name, folder, is_kind=Path.is_dir) is not None:
         raise UsageError(
             f"{name} is a folder: name files in it, or index it with `localspec index add {name}`"
@@ -231,10 +269,10 @@ def _existing(
     return None
 
 
-def _read(path: Path, name: str) -> Attachment:
+def _read(path: Path, name: str, *, media_only: bool = False) -> Attachment | None:
     try:
         with path.open("rb") as stream:
-            return attachment_of(stream, name)
+            return _attachment(stream, name, media_only=media_only)
     except OSError as error:
         raise UsageError(
             f"{name} cannot be read ({error.strerror}): check its permissions"
@@ -252,18 +290,78 @@ def attachment_of(stream: BinaryIO, name: str) -> Attachment:
         UsageError: it cannot be put into a context.
         OSError: it cannot be read.
     """
+    attachment = _attachment(stream, name)
+    assert attachment is not None  # noqa: S101 - of texts there is one, too
+    return attachment
+
+
+def _attachment(stream: BinaryIO, name: str, *, media_only: bool = False) -> Attachment | None:
     raw = stream.read(_LOOKED_AT)
     # A text may begin with the letters of a format, but has no NUL.
     is_media = name.lower().endswith(_MEDIA_SUFFIXES) or (media_type(raw) and b"\0" in raw)
-    most = MOST_BYTES if is_media else _MOST_BYTES
+    document = "" if is_media else _document_suffix(name, raw)
+    if media_only and not is_media:
+        return None
+    most = MOST_BYTES if is_media else _most_bytes(document)
     raw += stream.read(most + 1 - len(raw))
     if is_media:
         return MediaPart.of(raw, name)
     if len(raw) > most:
-        raise UsageError(
-            f"{name} is longer than {file_size(most)}: too long for any context, shorten it"
-        )
+        raise _too_long(name, most)
+    if document:
+        return DocumentPart(name, _document_text(raw, name, document))
     try:
         return DocumentPart(name, raw.decode("utf-8-sig").rstrip("\n"))
     except UnicodeDecodeError:
         raise UsageError(f"{name} is not UTF-8 text: convert it first") from None
+
+
+def _too_long(name: str, most: int) -> UsageError:
+    return UsageError(
+        f"{name} is longer than {file_size(most)}: too long for any context, shorten it"
+    )
+
+
+def _document_suffix(name: str, begins: bytes) -> str:
+    """Return the suffix that a PDF or a DOCX has or, by what it begins with, ought to have; empty for all else."""
+    if begins.startswith(b"%PDF-"):
+        return ".pdf"
+    if begins.startswith(b"PK\3\4") and b"word/" in begins:
+        return ".docx"
+    return next((each for each in _DOCUMENT_SUFFIXES if name.lower().endswith(each)), "")
+
+
+def _most_bytes(document: str) -> int:
+    if not document:
+        return _MOST_BYTES
+    from localspec.retrieval.reading import most_bytes  # noqa: PLC0415 - a feature that can be taken away
+
+    return most_bytes(document)
+
+
+def _document_text(raw: bytes, name: str, suffix: str) -> str:
+    """Return the text of a PDF, its pages numbered where there are several, or of a DOCX.
+
+    Raises:
+        UsageError: it is damaged, holds no text, or the package that reads it is not there.
+    """
+    from localspec.retrieval.reading import Unreadable, read  # noqa: PLC0415 - as above
+
+    try:
+        lines, _ = read(f"x{suffix}", raw)
+    except Unreadable as error:
+        raise UsageError(f"{name} cannot be attached: {error}") from None
+    texts = dict[int, list[str]]()
+    for line in lines:
+        texts.setdefault(line.number, []).append(line.text)
+    numbered = suffix == ".pdf" and len(texts) > 1
+    pages = (
+        "\n".join([*([f"[page {number}]"] if numbered else []), *page])
+        for number, page in texts.items()
+    )
+    if not any(line.text.strip() for line in lines):
+        raise UsageError(f"{name} has no text: attach pictures of its pages")
+    text = ("\n\n" if numbered else "\n").join(pages).strip("\n")
+    if len(text.encode()) > _MOST_BYTES:
+        raise _too_long(f"the text of {name}", _MOST_BYTES)
+    return text

@@ -152,10 +152,11 @@ class ChatApp(Screens):
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
         """Run a command, or send a question; what cannot be done is reported, and the text stays."""
-        await self.attempt(self._send(event.text))
+        await self.attempt(self._send(event.text, event.pasted))
 
-    async def _send(self, typed: str) -> None:
+    async def _send(self, typed: str, pasted: frozenset[str]) -> None:
         text = unquoted(typed)
+        self.session.pasted[text] = pasted
         command = parse(text, typed=text == typed)
         self.report("")
         composer, session = self.view.entry.composer, self.session

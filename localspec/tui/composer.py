@@ -1,7 +1,8 @@
 """Composer: where the user writes, many lines at a time, with recall; above it, what may be completed."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -18,7 +19,12 @@ from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from localspec.display import clean_input, clean_line
-from localspec.session.attachments import completions, dragged_mentions
+from localspec.session.attachments import (
+    completions,
+    dragged_mentions,
+    mentions,
+    pasted_alone,
+)
 from localspec.tui.commands import BY_NAME, goes_on, matching
 from localspec.tui.keys import IN_COMPOSER
 
@@ -102,10 +108,10 @@ class Composer(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = IN_COMPOSER
 
     class Sent(Message):
-        """The user sent a text."""
+        """The user sent a text, in which some mentions of files were only pasted."""
 
-        def __init__(self, text: str) -> None:
-            self.text = text
+        def __init__(self, text: str, pasted: frozenset[str] = frozenset()) -> None:
+            self.text, self.pasted = text, pasted
             super().__init__()
 
     def __init__(
@@ -123,6 +129,17 @@ class Composer(TextArea):
         self._menu, self._clipboard, self._folder = menu, clipboard, folder
         self._at: int | None = None
         self._draft = ""
+        self._pasted: Counter[str] = Counter()
+        self._pasted_in: dict[str, frozenset[str]] = {}
+
+    @property
+    def pasted(self) -> frozenset[str]:
+        """The mentions of files in the text that nobody typed or picked; they attach nothing."""
+        return pasted_alone(self.text, self._pasted.elements())
+
+    def forget_deleted(self) -> None:
+        """Forget what was pasted and is there no more: typed behind that, it is chosen."""
+        self._pasted &= Counter(mentions(self.text))
 
     def action_send(self) -> None:
         """Send what is written, or take the completion that is marked."""
@@ -132,17 +149,19 @@ class Composer(TextArea):
         if goes_on(text):
             self.insert("\n")
         elif text.strip():
-            self.post_message(self.Sent(text))
+            self.post_message(self.Sent(text, self.pasted))
 
     def accept(self, text: str) -> None:
         """Take note that a text was sent: it can be recalled, and what was typed behind it stays."""
         self._remember(text)
+        self._pasted_in[text] = pasted_alone(text, self._pasted.elements())
         written = self.text
         self.fill(written[len(text) :].lstrip("\n") if written.startswith(text) else "")
 
     def put_aside(self) -> None:
         """Keep what is being written where it can be recalled: something else takes its place."""
         self._leave_recall()
+        self._pasted_in[self.text] = self.pasted
         self._remember(self.text)
 
     def type(self, text: str) -> None:
@@ -151,11 +170,14 @@ class Composer(TextArea):
         result = self.replace(clean_input(text), *self.selection)
         self.move_cursor(result.end_location)
 
-    def fill(self, text: str) -> None:
-        """Put a text into the composer, the cursor behind it."""
+    def fill(self, text: str, pasted: Iterable[str] | None = None) -> None:
+        """Put a text into the composer, the cursor behind it; `pasted` are its mentions that attach nothing, by default those of now."""
         if self._at is not None:
             self._at = None
             self._remember(self._draft)
+        if pasted is not None:
+            counts = Counter(mentions(text))
+            self._pasted = Counter({name: counts[name] for name in pasted})
         self.load_text(text)
         self.move_cursor(self.document.end)
 
@@ -204,6 +226,8 @@ class Composer(TextArea):
     def paste(self, text: str) -> None:
         """Take the focus, and write what was pasted."""
         dragged = dragged_mentions(text, self._folder)
+        if not dragged:
+            self._pasted.update(mentions(clean_input(text)))
         self.type(f"{dragged.strip()} " if dragged else text)
 
     def action_paste(self) -> None:
@@ -225,11 +249,13 @@ class Composer(TextArea):
         at = len(self.recall) if self._at is None else self._at
         if self._at is None:
             self._draft = self.text
+            self._pasted_in[self._draft] = self.pasted
         to = at + step
         if not 0 <= to <= len(self.recall) or (self._at is None and step > 0):
             return False
         self._at = None
-        self.fill(self._draft if to == len(self.recall) else self.recall[to])
+        earlier = self._draft if to == len(self.recall) else self.recall[to]
+        self.fill(earlier, self._pasted_in.get(earlier, ()))
         self._at = None if to == len(self.recall) else to
         return True
 
@@ -252,14 +278,14 @@ class Entry(Vertical):
     Args:
         folder: what paths are relative to.
         clipboard: see `Composer`.
-        lay_out: returns the lines, so wide, of the pictures and sounds that a text attaches.
+        lay_out: returns the lines, so wide, of the pictures and sounds that a text attaches, but for what was pasted.
     """
 
     def __init__(
         self,
         folder: Path,
         clipboard: Callable[[], str],
-        lay_out: Callable[[str, int], Sequence[Strip]],
+        lay_out: Callable[[str, int, Collection[str]], Sequence[Strip]],
     ) -> None:
         super().__init__(id="entry")
         self.composer = Composer(self._menu, clipboard, folder)
@@ -283,6 +309,7 @@ class Entry(Vertical):
 
     def on_text_area_changed(self) -> None:
         """Show what fits what is being typed."""
+        self.composer.forget_deleted()
         self._open(complete(self.composer.text, self.composer.cursor_offset, self._folder))
         self.show_attached()
 
@@ -292,7 +319,8 @@ class Entry(Vertical):
 
     def show_attached(self) -> None:
         """Show the pictures and sounds that go with the question."""
-        before, self._lines = self._lines, self._lay_out(self.composer.text, self.size.width - 2)
+        text, width = self.composer.text, self.size.width - 2
+        before, self._lines = self._lines, self._lay_out(text, width, self.composer.pasted)
         if self._lines != before:
             self._attached.display = bool(self._lines)
             line = Segment.line()
@@ -324,7 +352,8 @@ class Entry(Vertical):
         # What is whole already needs no second Enter.
         if send and (made.whole or made.text.strip() == self.composer.text.strip()):
             self.composer.fill(made.text.rstrip())
-            self.composer.post_message(Composer.Sent(made.text.rstrip()))
+            text = made.text.rstrip()
+            self.composer.post_message(Composer.Sent(text, self.composer.pasted))
         else:
             self.composer.fill(made.text)
 

@@ -1,6 +1,6 @@
 """MainView: the parts of the main screen, and what they show of the session. Decides nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from rich.cells import cell_len
 from textual.app import App
@@ -185,9 +185,12 @@ class MainView:
                 self.report(str(error))
             return ""
 
-    def _attached(self, text: str, width: int) -> list[Strip]:
+    def _attached(self, text: str, width: int, pasted: Collection[str]) -> list[Strip]:
         """Return what a text attaches: the last picture drawn, unless that would leave little of the screen."""
-        media, about = self._session.attached_media(text, self._editing()), self._session.tray.about
+        media, about = (
+            self._session.attached_media(text, self._editing(), pasted),
+            self._session.tray.about,
+        )
         drawn = _ATTACHED_ROWS if self._app.size.height >= _LEAST_HEIGHT else 0
         return [
             line

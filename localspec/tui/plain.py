@@ -18,7 +18,7 @@ from localspec.display import (
     wrapped,
 )
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.session.attachments import label, with_mentions
+from localspec.session.attachments import attached_lines, label, with_mentions
 from localspec.session.conversation import StoredMessage, content_of
 from localspec.session.microphone import BLOCK_S, Microphone, enter_pressed
 from localspec.session.preferences import Preferences
@@ -331,6 +331,9 @@ class Lines:
                     await self.session.loaded()  # a path is a mention where the model takes such
                 for note in self.session.ask(question):
                     self.report(note)
+                # A line may hold the name of a file that nobody meant.
+                for each in attached_lines(self.session.talk.messages[-1].message):
+                    self.report(f"attached: {each}")
                 await self.show_answer()
         except LocalspecError as error:
             self.report(str(error))

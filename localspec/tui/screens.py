@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -16,6 +16,7 @@ from textual.screen import Screen
 from localspec.chat.events import Finished, Started
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.session.approval import CallQuestion
+from localspec.session.attachments import not_attached
 from localspec.session.conversation import StoredMessage
 from localspec.session.microphone import Microphone
 from localspec.session.preferences import Preferences, keep_theme
@@ -239,21 +240,22 @@ class Screens(App[None]):
     def take_back_waiting(self) -> None:
         """Put the questions that wait back into the composer: what they followed came to no good end."""
         if waiting := self.session.waiting:
-            self.write("\n\n".join(waiting))
+            pasted = [name for each in waiting for name in self.session.pasted.get(each, ())]
+            self.write("\n\n".join(waiting), pasted)
             waiting.clear()
 
     def edit(self, number: int, text: str) -> None:
         """Put a question into the composer; sent from there, it becomes a branch."""
         self.editing = number
-        self.write(text)
+        self.write(text, not_attached(self.session.talk.question(number).message))
         news = f"editing question {number}: Enter sends it as a new branch, Esc cancels"
         self.report(news, lambda: self.editing is not None)
 
-    def write(self, text: str) -> None:
-        """Put a text into the composer."""
+    def write(self, text: str, pasted: Iterable[str] = ()) -> None:
+        """Put a text into the composer; `pasted` are mentions in it that attach nothing."""
         composer = self.view.entry.composer
         composer.put_aside()
-        composer.fill(text)
+        composer.fill(text, pasted)
         composer.focus()
 
     def attach(self, name: str) -> None:

@@ -29,6 +29,8 @@ from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.attachments import (
     attached,
     mentioned,
+    mentions,
+    pasted_notes,
     question_with,
     unmatched,
     with_mentions,
@@ -90,6 +92,7 @@ class Session:
         gains: what drafting gained in each answer by the model that is loaded, as far as that was measured.
         race: the last race.
         waiting: questions to send as soon as nothing is under way, in order.
+        pasted: mentions of files that came with a paste and are text, by the question that they stand in.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Session:
         self.gains: list[Gain] = []
         self.race: Race | None = None
         self.waiting: list[str] = []
+        self.pasted: dict[str, frozenset[str]] = {}
         self._gate, self._own = gate, own
         self._recorder: ReplyRecorder | None = None
         self._answers = False
@@ -354,11 +358,12 @@ class Session:
         news = [_ELSEWHERE] if self.talk.is_open_elsewhere else []
         is_usual = self.settings == self.usual and not self.settings.given
         chosen = "" if is_usual else self.settings.as_json()
+        pasted = self.pasted.get(text, frozenset())
         text = self._with_mentions(text)
-        question = self._with_files(text, self.talk.answered())
+        question = self._with_files(text, self.talk.answered(), pasted)
         self._require_senses(self.talk.turns_with(question))
         self._request(self.talk.say(question, chosen))
-        return news + self._unmatched(text)
+        return news + self._unmatched(text, pasted)
 
     def _with_mentions(self, text: str) -> str:
         """Return a question in which paths of pictures and sounds are mentions, where the model takes such."""
@@ -366,10 +371,18 @@ class Session:
         takes = ready is not None and (ready.sees or ready.hears) and "\n" not in text
         return with_mentions(text, self.folder) if takes else text
 
-    def _unmatched(self, text: str, own: Sequence[MediaPart] = ()) -> list[str]:
+    def _unmatched(
+        self, text: str, pasted: Collection[str], own: Sequence[MediaPart] = ()
+    ) -> list[str]:
         held = self.tray.held | {each.name: each for each in own}
-        names = unmatched(self.docs.parse_mention(text)[1], self.folder, held)
-        return [f"no file matches {name}: sent as text" for name in names]
+        names = unmatched(self._index_and_question(text, pasted)[1], self.folder, held)
+        notes = [f"no file matches {name}: sent as text" for name in names]
+        return notes + pasted_notes(pasted, self.folder)
+
+    def _index_and_question(self, text: str, pasted: Collection[str]) -> tuple[Docs, str]:
+        """Return what a question is answered from, and the question; a pasted name of an index is text."""
+        named = next(mentions(text), None)
+        return (self.docs, text) if named in pasted else self.docs.parse_mention(text)
 
     def ask_instead(self, number: int, text: str, *, keeps: bool = False) -> list[str]:
         """Send something else in place of the `number`-th question, in a branch; return what `ask` does.
@@ -378,17 +391,20 @@ class Session:
         mentioned and the text does not. Those of which the file is missing do not go with it.
         """
         self._begin_question()
+        pasted = self.pasted.get(text, frozenset())
         text, before = self._with_mentions(text), self.talk.before(number)
         own, staying = self._media_of(number, keeps=keeps)
-        question = self._with_files(text, before, own, staying)
+        question = self._with_files(text, before, pasted, own, staying)
         self._require_senses([*before, question])
         self._request(self.talk.say_instead(number, question))
-        return self._unmatched(text, [*own.values()])
+        return self._unmatched(text, pasted, [*own.values()])
 
-    def attached_media(self, text: str, number: int | None = None) -> list[MediaPart]:
+    def attached_media(
+        self, text: str, number: int | None = None, pasted: Collection[str] = ()
+    ) -> list[MediaPart]:
         """Return the pictures and sounds that would go with a text, in place of the `number`-th question or as a new one."""
         own, staying = self._media_of(number)
-        others = self.tray.mentioned(self._with_mentions(text), own)
+        others = self.tray.mentioned(self._with_mentions(text), own, pasted)
         return [*dict.fromkeys([*staying, *others])]
 
     def _media_of(
@@ -567,11 +583,12 @@ class Session:
         self,
         text: str,
         before: Sequence[Message],
+        pasted: Collection[str] = (),
         own: Mapping[str, MediaPart] = MappingProxyType({}),
         staying: Sequence[MediaPart] = (),
     ) -> Message:
-        docs, question = self.docs.parse_mention(text)
-        files = attached(question, self.folder, {**self.tray.held, **own})
+        docs, question = self._index_and_question(text, pasted)
+        files = attached(question, self.folder, {**self.tray.held, **own}, pasted)
         passages = docs.documents(question, before)
         if missed := docs.missed_line(passages):
             self.note(missed)

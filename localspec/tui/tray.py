@@ -74,14 +74,19 @@ class Tray:
         return text
 
     def mentioned(
-        self, text: str, others: Mapping[str, MediaPart] = MappingProxyType({})
+        self,
+        text: str,
+        others: Mapping[str, MediaPart] = MappingProxyType({}),
+        pasted: Collection[str] = (),
     ) -> list[MediaPart]:
         """Return the pictures and sounds that a text mentions, as far as they can be read; files are not read again for other words."""
-        names = [*mentions(text), *others]
+        names = [*mentions(text), *others, *sorted(pasted)]
         if names != self._visible[0]:
             media = list[MediaPart]()
             with suppress(UsageError):  # which sending reports
-                files = attached(text, self._folder, {**self.held, **others})
+                files = attached(
+                    text, self._folder, {**self.held, **others}, pasted, media_only=True
+                )
                 media = [each for each in files if isinstance(each, MediaPart)]
             self._visible = names, media
         return self._visible[1]

@@ -201,6 +201,22 @@ def test_pictures_sounds_and_texts_are_attached_in_their_places(tmp_path: Path) 
         refuses(told, QuestionFlags((name,)).message, "Hi", NO_DOCS, "Hi")
 
 
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_file_that_a_prompt_mentions_is_named(
+    quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hostname").write_text("box\n")
+    for text, names in (
+        (f"mail from @{tmp_path}/hostname ok", [f"{tmp_path}/hostname"]),
+        ("Sum up @hostname, please", ["hostname"]),
+        ("me@hostname", []),
+    ):
+        QuestionFlags().message(text, NO_DOCS, text, quiet=quiet)
+        lines = capsys.readouterr().err.splitlines()
+        assert lines == [f"localspec: attached: {each} · 3 B · ≈ 0 tokens" for each in names]
+
+
 def test_stdin_is_attached_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def given(content: bytes) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))

@@ -1,5 +1,6 @@
 """What goes with a question: files, passages of an index, their numbers, and a tool that looks things up."""
 
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,15 @@ import pytest
 from localspec.messages import DocumentPart, Message, ToolCall
 from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
-from localspec.session.attachments import attached, completions, file_size, label, question_with
+from localspec.session.attachments import (
+    attached,
+    attachment_of,
+    completions,
+    file_size,
+    label,
+    pasted_alone,
+    question_with,
+)
 from localspec.session.citing import (
     PassageText,
     as_documents,
@@ -23,6 +32,7 @@ from localspec.toolbox.functions import Functions
 from localspec.toolbox.permissions import Permissions
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Access
+from tests.retrieval.documents import docx, pdf
 from tests.support.checks import refuses
 
 
@@ -38,6 +48,56 @@ def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
     ]:
         (tmp_path / "a.bin").write_bytes(content)
         refuses(word, attached, "@a.bin", tmp_path)
+
+
+def test_the_text_of_a_document_goes_with_the_question(tmp_path: Path) -> None:
+    for name, content, text in [
+        ("thesis.pdf", pdf(["One & two.", "Three."]), "[page 1]\nOne & two.\n\n[page 2]\nThree."),
+        ("short.PDF", pdf(["Alone."]), "Alone."),
+        ("letter.docx", docx(("Title", "Hello"), ("Normal", "Dear all,")), "# Hello\nDear all,"),
+        ("download", pdf(["Without a suffix."]), "Without a suffix."),
+        ("download-2", docx(("Normal", "So is this.")), "So is this."),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        (part,) = attached(f"@{name}", tmp_path)
+        assert part == DocumentPart(name, text)
+        with (tmp_path / name).open("rb") as stream:
+            assert attachment_of(stream, "stdin") == DocumentPart("stdin", text)
+        assert attached(f"@{name}", tmp_path, media_only=True) == []
+    for name, content, word in [
+        ("empty.pdf", pdf([""]), "has no text: attach pictures"),
+        ("broken.pdf", b"%PDF-1.4 nothing", "broken.pdf cannot be attached: its PDF is damaged"),
+        ("text.docx", b"no archive", "text.docx cannot be attached: its DOCX is damaged"),
+        (
+            "long.docx",
+            docx(("Normal", "word " * 250_000)),
+            "the text of long.docx is longer than 1 MB",
+        ),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        refuses(word, attached, f"@{name}", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "package"), [("a.pdf", "pypdf"), ("a.docx", "docx")])
+def test_without_the_extra_one_line_says_how_to_install_it(
+    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    (tmp_path / name).write_bytes(pdf(["x"]) if name == "a.pdf" else docx(("Normal", "x")))
+    refuses(f"{name} cannot be attached: .*`pip install 'localspec", attached, f"@{name}", tmp_path)
+
+
+def test_a_mention_that_was_pasted_attaches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x")
+    for text, pasted, names in [
+        ("@a.py", (), ["a.py"]),
+        ("@a.py", ("a.py",), []),
+        ("@a.py and @a.py", ("a.py",), ["a.py"]),  # one of them was typed
+        ("from @a.py, ok", ("a.py,",), []),
+        ("@a.pyc", ("a.py",), []),
+    ]:
+        only_text = pasted_alone(text, pasted)
+        assert [each.name for each in attached(text, tmp_path, pasted=only_text)] == names
 
 
 def test_what_names_a_file_is_attached_and_the_rest_is_text(tmp_path: Path) -> None:

@@ -146,7 +146,12 @@ class Chat:
         (self.session.folder.parent / name).touch()
 
     async def type(self, text: str) -> None:
-        """Paste a text into the composer: quicker than its keys one by one."""
+        """Type a text into the composer, all at once: quicker than its keys one by one."""
+        self.composer.type(text)
+        await self.settle()
+
+    async def paste(self, text: str) -> None:
+        """Paste a text into the composer."""
         self.composer.post_message(events.Paste(text))
         await self.settle()
 

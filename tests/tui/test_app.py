@@ -30,12 +30,60 @@ async def test_lines_are_written_and_pasted_without_being_sent(chat: Chat) -> No
     composer = chat.composer
     await chat.press("a", "ctrl+j", "b", typed="a\nb")
     composer.fill("")
-    await chat.type("\n".join(f"line {each}\tx" for each in range(2000)) + "\x1b[31m\r\n")
+    await chat.paste("\n".join(f"line {each}\tx" for each in range(2000)) + "\x1b[31m\r\n")
     assert composer.text.count("\n") == 2000
     assert "\tx" in composer.text
     assert "\x1b" not in composer.text
     assert chat.contents == []
     assert composer.size.height <= 8
+
+
+@driven()
+async def test_a_pasted_mention_is_text_until_it_is_typed(chat: Chat) -> None:
+    folder = chat.session.folder
+    for name in ("notes.txt", "b.txt"):
+        (folder / name).write_text("own")
+
+    def attached() -> list[str]:
+        question = chat.session.talk.question().message
+        return [each.name for each in question.documents]
+
+    await chat.paste(f"mail from @notes.txt, @nobody and @{folder}/b.txt ok")
+    await chat.press("enter", rest=True)
+    chat.see(shows="@notes.txt was pasted: sent as text")
+    assert attached() == []
+    await chat.press("up", "enter", rest=True)  # recalled, and edited, it is still the pasted one
+    assert attached() == []
+    await chat.press("f6")
+    await chat.type(" then")
+    await chat.press("enter", rest=True)
+    assert attached() == []
+    assert chat.questions[-1].endswith("ok then")
+    for typed, pasted in (("see @notes.txt ", "and @notes.txt"), ("see @", "notes.txt"), ("@notes.txt", " x")):  # fmt: skip
+        await chat.type(typed)
+        await chat.paste(pasted)
+        await chat.press("enter", rest=True)
+        assert attached() == ["notes.txt"]
+    await chat.paste("@notes.txt")
+    await chat.press(*["backspace"] * 10)
+    await chat.type("@notes.txt")  # what was pasted is gone
+    await chat.press("enter", rest=True)
+    assert attached() == ["notes.txt"]
+
+
+@driven()
+async def test_a_pasted_mention_that_waits_is_text_and_so_is_one_that_comes_back(
+    chat: Chat,
+) -> None:
+    (chat.session.folder / "notes.txt").write_text("own")
+    await chat.ask("one?")
+    chat.session.waiting.append("mail @notes.txt ok")
+    chat.session.pasted["mail @notes.txt ok"] = frozenset({"notes.txt"})
+    chat.app.take_back_waiting()
+    await chat.settle()
+    await chat.press("enter", rest=True)
+    assert chat.questions[-1] == "mail @notes.txt ok"
+    assert chat.session.talk.question().message.documents == ()
 
 
 @driven()

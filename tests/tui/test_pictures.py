@@ -229,7 +229,7 @@ async def test_a_dragged_file_is_attached(chat: Chat) -> None:
     (folder / "notes.txt").write_text("x")
     for pasted, written in {**PASTED, **dict(zip(STAYS, STAYS, strict=True))}.items():
         chat.composer.fill("")
-        await chat.type(pasted.format(folder))
+        await chat.paste(pasted.format(folder))
         chat.see(typed=written.format(folder))
 
 
