@@ -13,6 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
+from localspec.cli.first_process import run_as_child_of_process_1
 
 _NO_WINDOWS = "localspec: Windows is not supported: use Linux or macOS"
 
@@ -21,6 +22,7 @@ def main() -> NoReturn:
     """Run the command line and exit with its code."""
     if sys.platform == "win32":  # it has no fcntl, by which files are locked
         sys.exit(_NO_WINDOWS)
+    run_as_child_of_process_1()
     if sys.stdout is None:  # closed by whoever started us: there is nobody to answer
         sys.exit(STDOUT_CLOSED)
     _use_unbreakable_streams()

@@ -1,9 +1,11 @@
 """The root of all commands: the verbs, and one line and an exit code for every error."""
 
+import errno
 import importlib
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 
 import click
@@ -11,7 +13,7 @@ from click.shell_completion import get_completion_class
 
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
 from localspec.display import notice, printable_line
-from localspec.errors import LocalspecError, did_you_mean
+from localspec.errors import LocalspecError, UsageError, did_you_mean
 
 # group: {verb: (module, summary)}. The module's attribute of the verb's name is its command.
 GROUPS = {
@@ -121,8 +123,9 @@ _UNSEEN = click.Option(
 _ONLINE = frozenset({"check", "show", "setup"})
 """Verbs that may use the network, and load no model."""
 _NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
-# Errors of Python and the linker without memory for a thread's stack or for a library.
-_NO_ROOM = ("can't start new thread", "failed to map segment", "annot allocate memory")
+# Errors of the linker without memory for a library.
+_NO_ROOM = ("failed to map segment", "annot allocate memory")
+_NO_THREAD = "can't start new thread"
 
 
 def _add_offline(command: click.Command, flag: click.Option) -> None:
@@ -251,6 +254,9 @@ def _explained(error: Exception) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_ROOM):
         return _NO_MEMORY, 1
+    if _NO_THREAD in str(error) or (isinstance(error, OSError) and error.errno == errno.EAGAIN):
+        reason = "too few processes are allowed (ulimit -u, pids.max), or memory ran out"
+        return f"no thread or process could be started: {reason}", 1
     if isinstance(error, OSError):
         return _io_failure(error), 1
     return f"{type(error).__name__}: {error}; this is a bug in localspec, --debug shows where", 1
@@ -259,6 +265,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 def _call(root: click.Command) -> int:
     stdout = sys.stdout
     try:
+        _require_text(sys.argv[1:])
         implied = _implied() if root is localspec else None
         result = root.main(implied or sys.argv[1:], standalone_mode=False)
     except SystemExit:
@@ -267,6 +274,24 @@ def _call(root: click.Command) -> int:
             raise
         return STDOUT_CLOSED
     return result if isinstance(result, int) else 0
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """Require that arguments are text; the name of a model's file may be any bytes.
+
+    Raises:
+        UsageError: one is not UTF-8.
+    """
+    for number, each in enumerate(arguments, 1):
+        if _has_stray_bytes(each) and not each.endswith(".gguf"):
+            raise UsageError(
+                f"argument {number}, {printable_line(each[:40])!r}, is not UTF-8: convert it, or rename the file"
+            )
+
+
+def _has_stray_bytes(argument: str) -> bool:
+    """Return whether an argument has bytes that are no text."""
+    return any("\udc80" <= each <= "\udcff" for each in argument)
 
 
 def _implied() -> list[str] | None:

@@ -178,8 +178,9 @@ def _at_port(host: str, port: int) -> socket.socket:
         # Python's own message repeats the address.
         reason = os.strerror(errno.EADDRINUSE) if taken else error.strerror or str(error)
         others = " (`localspec ps` lists your servers)" if taken else ""
+        other = "--port" if taken or error.errno == errno.EACCES else "--host"
         raise UsageError(
-            f"cannot listen on {host}, port {port}: {reason}; give another --port{others}"
+            f"cannot listen on {host}, port {port}: {reason}; give another {other}{others}"
         ) from None
 
 

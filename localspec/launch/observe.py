@@ -113,4 +113,5 @@ def _is_secret(text: str) -> bool:
 
 def _called(name: str) -> str:
     """Return a model's name; of a path only the end, so that no record says where files are."""
-    return Path(name).name if os.sep in name else name
+    called = Path(name).name if os.sep in name else name
+    return os.fsencode(called).decode(errors="replace")

@@ -122,7 +122,8 @@ def read_header(path: Path) -> GgufHeader:
             size = file.seek(0, 2)
             if size == 0:
                 raise ModelFileError(f"{name} is empty: download it again")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            # Private: some file systems (FUSE with direct I/O) cannot share a mapping.
+            with mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapped:
                 return parse_header(mapped, name=name)
     except FileNotFoundError:
         raise ModelUnavailable(

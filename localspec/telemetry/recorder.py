@@ -66,9 +66,14 @@ class Recorder:
 
     def put(self, trace: "ReplyTrace") -> None:
         """Have a reply that has ended written down; returns at once."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write, daemon=True, name="telemetry")
-            self._thread.start()
+        if self._thread is None and self.trouble is None:
+            thread = threading.Thread(target=self._write, daemon=True, name="telemetry")
+            try:
+                thread.start()
+            except RuntimeError as error:  # too few processes are allowed
+                self.give_up(error)
+                return
+            self._thread = thread
         self._ended.put(trace)
 
     def close(self, wait_s: float = _LAST_WORDS_S) -> None:
