@@ -118,8 +118,7 @@ class LlamaSequences:
         if not 1 <= rows <= self.most_rows:
             raise PassFailed(f"a pass asks for {rows} rows: it gives 1 to {self.most_rows}")
         if self.native.pass_width and len(requests) > 1:
-            # llama.cpp would evaluate by itself what one sequence has more than others, as narrow as that is.
-            return [self.together([each])[0].copy() for each in requests]
+            return self._one_by_one(requests)
         # Neighbours make one wide pass only where their numbers ascend without a gap.
         order = sorted(range(len(requests)), key=lambda i: self._family[requests[i][0]].number)
         parts = [self._part(*requests[i]) for i in order]
@@ -135,6 +134,10 @@ class LlamaSequences:
             answers[i] = all_rows[start : start + part.rows]
             start += part.rows
         return [answers[i] for i in range(len(requests))]
+
+    def _one_by_one(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
+        """Return the same from a pass for each: llama.cpp evaluates by itself what one sequence has more than others, however narrow."""
+        return [self.together([each])[0].copy() for each in requests]
 
     def _part(self, slot: int, request: Pass) -> Part:
         sequence, tokens = self._family[slot], list(request.tokens)
