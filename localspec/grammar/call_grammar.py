@@ -13,13 +13,15 @@ from typing import Any
 from localspec.calls import ID_SLOT, INDEX_SLOT, NAME_SLOT, CallFormat, TaggedArguments, Tool
 from localspec.display import printable_line
 from localspec.errors import UsageError
+from localspec.grammar.compiler import require_compiles
 from localspec.grammar.document import member, require_known, schema_error
-from localspec.grammar.matcher import embedded_schema
+from localspec.grammar.matcher import GrammarRefused, embedded_schema
 from localspec.grammar.patterns import whole_pattern
 from localspec.grammar.sources import enforced_schema
 
 _SLOTS = {ID_SLOT: "/[A-Za-z0-9]{9}/", INDEX_SLOT: "/[0-9]{1,3}/"}
 _TYPES = frozenset({"null", "boolean", "number", "array"})
+TYPES = (*_TYPES, "object", "string", "integer")
 _OF_TEXTS = frozenset({"type", "enum", "const", "pattern", "minLength", "maxLength", "$defs", "definitions"})  # fmt: skip
 _MORE_PROPERTIES = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})  # fmt: skip
 """Without any of them a function takes the arguments that its schema names, and no others."""
@@ -87,7 +89,9 @@ class CallGrammar:
     def _call(self, tool: Tool) -> str:
         self._calls += 1
         rule = f"call_{self._calls}"
-        schema = {"type": "object", **tool.parameters}
+        # Some languages write null for a list or an object that is not there.
+        given = {name: each for name, each in tool.parameters.items() if each is not None}
+        schema = {"type": "object", **given}
         if not schema.keys() & _MORE_PROPERTIES:
             schema["additionalProperties"] = False
         tagged = self._form.tagged
@@ -97,13 +101,14 @@ class CallGrammar:
             arguments = f"({' | '.join(ways)}) {rule}_arguments"
             self._rules.append(f"{rule}_arguments: {_json(schema)}")
         else:
-            arguments = self._pairs(rule, tool.name, schema, tagged)
+            arguments = self._pairs(rule, tool, schema, tagged)
         self._rules.append(f"{rule}: {_quoted(tool.name)} {arguments}")
         return rule
 
     def _pairs(
-        self, rule: str, name: str, schema: Mapping[str, Any], tagged: TaggedArguments
+        self, rule: str, tool: Tool, schema: Mapping[str, Any], tagged: TaggedArguments
     ) -> str:
+        name = tool.name
         properties = schema.get("properties", {})
         required = schema.get("required", ())
         if not isinstance(properties, Mapping) or not set(required) <= set(properties):
@@ -114,7 +119,14 @@ class CallGrammar:
             place = member("", "properties", key)
             value = properties[key]
             value = {**value, **definitions} if isinstance(value, Mapping) else value
-            pair = self._pair(f"{rule}_{number}", key, value, place, tagged)
+            rules = len(self._rules)
+            try:
+                pair = self._pair(f"{rule}_{number}", key, value, place, tagged)
+            except UsageError:
+                if tool.strict:
+                    raise
+                del self._rules[rules:]
+                pair = self._pair(f"{rule}_{number}", key, by_type(value), place, tagged)
             self._rules.append(f"{rule}_{number}: {pair}")
         for at in range(len(keys), 0, -1):
             following = f"{self._written(tagged.next, keys[at - 1])} "
@@ -170,7 +182,12 @@ class CallGrammar:
         )
         texts += [whole_pattern(schema["pattern"])] if "pattern" in schema else []
         name = f"{rule}_text"
-        self._rules.append(f"{name.upper()}: {' & '.join(map(_regex, texts))}")
+        terminal = f"{name.upper()}: {' & '.join(map(_regex, texts))}"
+        try:
+            require_compiles(f"start: {name.upper()}\n{terminal}\n")
+        except GrammarRefused as error:  # else it would be one of all tools
+            raise schema_error(path, str(error)) from None
+        self._rules.append(terminal)
         control = next(
             (self._control[each] for each in self._control if close.startswith(each)), None
         )
@@ -205,26 +222,46 @@ def tool_error(tool: Tool, error: Exception) -> UsageError:
     return UsageError(f"tool {printable_line(tool.name)[:60]}: {error}")
 
 
-def looser(tool: Tool) -> list[Tool]:
-    """Return a function that cannot be kept, with fewer and fewer bounds; nothing where that would be an error."""
+def looser(tool: Tool) -> Iterator[Tool]:
+    """Yield a function that cannot be kept with fewer and fewer bounds; nothing where that would be an error."""
     if tool.strict:
-        return []
-    return [loosened(tool), replace(tool, parameters={"type": "object", "additionalProperties": True})]  # fmt: skip
+        return
+    parameters = tool.parameters
+    definitions = {key: parameters[key] for key in ("$defs", "definitions") if key in parameters}
+    properties = _properties(tool)
+    kept = {key: _kept(value, definitions) for key, value in properties.items()}
+    yield replace(tool, parameters={**parameters, "properties": kept})
+    yield loosened(tool)
+    yield replace(tool, parameters={"type": "object", "additionalProperties": True})
+
+
+def _kept(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return the schema of an argument, or only its type where it cannot be kept."""
+    try:
+        enforced_schema({**schema, **definitions} if isinstance(schema, Mapping) else schema)
+    except UsageError:
+        return by_type(schema)
+    return schema
 
 
 def loosened(tool: Tool) -> Tool:
-    """Return a function whose arguments have their names, and may be any text, number or the like."""
-    properties = tool.parameters.get("properties")
-    names = properties if isinstance(properties, Mapping) else {}
-    types = {
-        name: {"type": "string"}
-        if isinstance(each, Mapping) and each.get("type") == "string"
-        else {}
-        for name, each in names.items()
-    }
+    """Return a function whose arguments have their names, and may be anything of their types."""
+    types = {name: by_type(each) for name, each in _properties(tool).items()}
     needed = tool.parameters.get("required")
     required = [each for each in types if isinstance(needed, list) and each in needed]
     return replace(tool, parameters={"type": "object", "properties": types, "required": required})
+
+
+def by_type(schema: Any) -> dict[str, Any]:
+    """Return the schema of anything of a schema's type."""
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    listed = kinds if isinstance(kinds, list) else [kinds]
+    return {"type": kinds} if listed and all(each in TYPES for each in listed) else {}
+
+
+def _properties(tool: Tool) -> Mapping[str, Any]:
+    properties = tool.parameters.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _quoted(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from localspec.calls import Tool
 from localspec.errors import UsageError
-from localspec.grammar.call_grammar import looser, tool_error
+from localspec.grammar.call_grammar import loosened, looser, tool_error
 from localspec.grammar.compiler import require_compiles
 from localspec.grammar.matcher import GrammarRefused
 
@@ -44,7 +44,7 @@ def _together(grammar: Callable[[Sequence[Tool]], str], tools: list[Tool]) -> st
     by_size = sorted(range(len(tools)), key=lambda at: -len(grammar([tools[at]])))
     for count in (0, *(1 << power for power in range(len(tools).bit_length())), len(tools)):
         for at in by_size[:count]:
-            tools[at] = (looser(tools[at]) or [tools[at]])[0]
+            tools[at] = tools[at] if tools[at].strict else loosened(tools[at])
         source = grammar(tools)
         try:
             require_compiles(source)
