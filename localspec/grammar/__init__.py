@@ -3,6 +3,6 @@
 The only importer of llguidance, which does the parsing and the masks; it is loaded with the first such answer.
 """
 
-from localspec.grammar.grammars import Grammars, require_sound
+from localspec.grammar.grammars import Grammars, require_arguments, require_sound
 
-__all__ = ["Grammars", "require_sound"]
+__all__ = ["Grammars", "require_arguments", "require_sound"]

@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLC0415
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
@@ -33,6 +34,24 @@ def require_sound(options: ReplyOptions) -> None:
         from localspec.grammar.sources import source_of
 
         source_of(*options.answer_grammar)
+
+
+def require_arguments(schema: str) -> None:
+    """Find out whether calls can be held to a schema of arguments, or at least to the names of its properties.
+
+    Raises:
+        UsageError: it names none, or ends what compiles it.
+    """
+    from localspec.grammar.sources import CompilerLost, source_of
+
+    try:
+        source_of("json_schema", schema)
+    except CompilerLost:
+        raise
+    except UsageError:
+        given = json.loads(schema)
+        if not isinstance(given, dict) or not isinstance(given.get("properties"), dict):
+            raise
 
 
 class Grammars:

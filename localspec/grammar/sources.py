@@ -28,6 +28,10 @@ _LARK_TOKEN = re.compile(
 _UNSATISFIABLE = "Unsatisfiable"
 
 
+class CompilerLost(UsageError):
+    """A schema takes too long to compile, or too much memory, or ends what compiles it."""
+
+
 @lru_cache(maxsize=_MOST_COMPILED)
 def source_of(kind: str, text: str) -> str:
     """Return a grammar as llguidance takes it.
@@ -99,7 +103,7 @@ def enforced_schema(schema: object) -> dict[str, Any]:
     try:
         require_compiles(_schema_source(part.schema))
     except GrammarLost as error:
-        raise schema_error("", str(error)) from None
+        raise CompilerLost(str(schema_error("", str(error)))) from None
     except GrammarRefused as error:
         place, reason = _innermost(part, str(error))
         raise schema_error(place, _in_our_words(reason)) from None

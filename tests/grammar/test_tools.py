@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from localspec.calls.policy import CallPolicy
 from localspec.errors import UsageError
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
+from localspec.grammar.loosening import kept_calls
 from tests.chat.test_calls import FORMS as CALL_FORMS
 from tests.chat.test_calls import HERMES_FORM, XML_FORM
 from tests.grammar.answers import ByteVocabulary, passes
@@ -121,9 +124,16 @@ def test_an_argument_that_cannot_be_kept_may_be_anything_of_its_type(
 
 
 def test_what_cannot_be_compiled_together_is_loosened_from_the_largest_on() -> None:
-    names = {"enum": [f"{'x' * 40}{at}" for at in range(1_500)]}
-    large = [tool(f"large_{at}", {"a": names}) for at in range(4)]
-    calls = calls_of(HERMES_FORM, *large, tool("small", {"c": {"enum": [3]}}))
-    assert passes(calls, call(HERMES_FORM, "small", c=3))
-    assert not passes(calls, call(HERMES_FORM, "small", c=4))
-    assert passes(calls, call(HERMES_FORM, "large_0", a=f"{'x' * 40}7"))
+    """A grammar of two bounded arguments is too large here: it has a rule that is not there."""
+    tools = [tool(f"f{at}", {"a": {"enum": ["x" * (50 - at)]}}) for at in range(6)]
+
+    def grammar(some: Sequence[Tool]) -> str:
+        bound = [each for each in some if "enum" in each.parameters["properties"]["a"]]
+        names = json.dumps(f"{[each.name for each in bound]}{bound}")
+        return f"start: {names if len(bound) < 3 else 'too_large'}"
+
+    assert kept_calls(grammar, tools).startswith("start: \"['f4', 'f5']")
+    strict = [replace(each, strict=True) for each in tools]
+    with pytest.raises(UsageError, match="the calls of these tools cannot be enforced"):
+        kept_calls(grammar, strict)
+    assert kept_calls(grammar, [*strict[:2], *tools[2:]]).startswith("start: \"['f0', 'f1']")

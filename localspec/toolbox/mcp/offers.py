@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from localspec.calls import Tool
 from localspec.display import printable, printable_line
 from localspec.errors import UsageError
-from localspec.grammar import require_sound
-from localspec.options import ReplyOptions
+from localspec.grammar import require_arguments
 
 if TYPE_CHECKING:
     from mcp_types import Tool as ListedTool
@@ -122,15 +121,15 @@ def _checked(schema: Any) -> dict[str, Any]:
     """Return the schema of a tool's arguments.
 
     Raises:
-        UsageError: it is none, or no grammar can keep it.
+        UsageError: it is none, or no grammar can keep even the names of the arguments.
     """
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise UsageError("its arguments are not an object")
     try:
-        text = json.dumps(schema)
+        text = json.dumps(schema, allow_nan=False)
     except (ValueError, RecursionError):
         raise UsageError("its schema is not JSON") from None
     if len(text) > _MOST_SCHEMA:
         raise UsageError(f"its schema has {len(text):,} characters, more than {_MOST_SCHEMA:,}")
-    require_sound(ReplyOptions(json_schema=text))
+    require_arguments(text)
     return {**schema, "type": "object"}

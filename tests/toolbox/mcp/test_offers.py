@@ -6,6 +6,7 @@ import pytest
 from mcp_types import Tool
 
 from localspec.toolbox.mcp.offers import MOST_TOOLS, Names, offers_of
+from tests.support.told import KINDS, told, told_compiler
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 
@@ -45,10 +46,8 @@ def test_a_tool_that_changes_gets_another_name_and_the_old_one_again() -> None:
     [
         None, "a text", [], {"type": "array"}, {"type": ["object"]}, {"type": "object", "properties": 7},
         {"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
-        {"type": "object", "properties": {"a": {"$ref": "https://evil.example/schema"}}},
-        {"type": "object", "properties": {"a": {"type": "string", "pattern": "(((("}}},
         {"type": "object", "description": "x" * 20_000},
-        {"type": "object", "properties": {"a": {"default": float("nan")}}, "enum": []},
+        {"type": "object", "properties": {"a": {"default": float("nan")}}, "enum": []}, {"type": "object", "properties": None, "enum": []},
     ],
 )  # fmt: skip
 def test_a_schema_that_lies_costs_its_tool_alone(schema: Any) -> None:
@@ -70,3 +69,23 @@ def test_what_is_offered_is_bounded_and_printable() -> None:
     offers, notes = of(listed("read"), listed("write"), wanted=("read", "gone"))
     assert list(offers) == ["s__read"]
     assert "'gone'" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "argument", [{"$ref": "https://evil.example/schema"}, {"type": "string", "pattern": "(((("}, {"type": "string", "pattern": "^(?!a)"}, {"not": {"type": "null"}}]
+)  # fmt: skip
+def test_a_tool_whose_argument_cannot_be_kept_is_offered(argument: Any) -> None:
+    schema = {"type": "object", "properties": {"a": argument}}
+    offers, notes = of(listed("send", "", schema), listed("echo"))
+    assert (list(offers), notes) == (["s__send", "s__echo"], [])
+    assert offers["s__send"].tool.parameters == schema
+    assert not offers["s__send"].tool.strict
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_a_schema_that_ends_its_compiler_costs_its_tool_alone(what: str) -> None:
+    with told_compiler():
+        offers, notes = of(listed("lie", "", {"type": "object", "properties": {"a": told(what)}}), listed("echo"))  # fmt: skip
+    assert list(offers) == ["s__echo"]
+    assert len(notes) == 1
+    assert "its tool 'lie' is left out: " in notes[0]
