@@ -16,6 +16,8 @@ from tests.chat.answers import Answering
 from tests.chat.test_assistant import assistant, teller_of
 from tests.examples import examples
 from tests.support.checks import refuses
+from tests.support.processes import running
+from tests.support.told import KINDS, told, told_compiler
 
 HUNDRED = [{"prompt": f"{number}"} for number in range(100)]
 
@@ -214,3 +216,15 @@ def test_memory_does_not_grow_with_the_lines(source: Path, output: Path) -> None
         tracemalloc.stop()
     assert len(records(output)) == 2000
     assert peak_bytes < 500_000  # of 2 MB in and 1.5 MB out
+
+
+def test_a_schema_that_ends_its_compiler_fails_its_line_alone(source: Path, output: Path) -> None:
+    bad = [{"prompt": f"Do {each}.", "json_schema": told(each)} for each in KINDS]
+    write(source, "One", *bad, {"prompt": "Five", "json_schema": {"type": "integer"}}, "Six")
+    with told_compiler():
+        tally, _ = run(source, output)
+    assert (tally.answered, tally.failed) == (3, 3)
+    errors = [each["error"]["message"] for each in records(output) if "error" in each]
+    assert len(errors) == 3
+    assert all("\n" not in each for each in errors)
+    assert not running("compiler_process.py", TOLD_CLOCK_S="1.0")
