@@ -3,16 +3,16 @@
 A full disk fails no chat: see `HistoryDatabase`.
 """
 
-import json
-import re
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from localspec.errors import HistoryError, UsageError
-from localspec.history.database import NEW, HistoryDatabase, RowChange, Values
+from localspec.history.chores import FORGET_WORDS, ChoreThread
+from localspec.history.database import NEW, OLDEST, HistoryDatabase, RowChange, Unsaved, Values
 from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import (
     Mark,
@@ -23,29 +23,16 @@ from localspec.history.records import (
     acts_of,
     content_of,
     message_of,
-    split_query,
     storable,
 )
+from localspec.history.schema import STEPS
+from localspec.history.search import search
 from localspec.messages import Message
+from localspec.storage.database import open_to_read
 
-_TITLE_CHARS, _EXCERPT_CHARS = 60, 120
+_TITLE_CHARS, _TIDY_S, _DAY_S = 60, 0.02, 86400.0
 _CANDIDATES = 5
 _MOST_DIGITS = 18  # more are no number that SQLite has
-_LISTED = """
-SELECT c.*, (SELECT count(*) FROM message WHERE conversation = c.id) AS n_messages,
-(SELECT json_group_array(name) FROM (SELECT name FROM tag WHERE conversation = c.id ORDER BY name)) AS tags
-FROM conversation AS c WHERE EXISTS (SELECT 1 FROM message WHERE conversation = c.id)
-AND (:like = '%%' OR c.id IN (SELECT value FROM json_each(:hits)) OR c.title LIKE :like ESCAPE '\\' OR EXISTS (
-    SELECT 1 FROM message WHERE conversation = c.id AND content LIKE :like ESCAPE '\\'))
-AND (SELECT count(*) FROM tag WHERE conversation = c.id AND name IN (SELECT value FROM json_each(:tags))) = :n_tags
-ORDER BY c.updated_s DESC, c.id DESC LIMIT :limit
-"""
-# The newest message that matches, of every conversation.
-_MATCHING = """
-SELECT m.conversation AS conversation, max(m.id) AS message
-FROM found JOIN message AS m ON m.id = found.rowid WHERE found MATCH ? GROUP BY m.conversation
-"""
-
 _MARKED = """
 SELECT conversation, id, mark, model,
 CASE WHEN json_valid(figures) THEN json_extract(figures, '$.seed') END AS seed,
@@ -73,11 +60,9 @@ class History(HistoryDatabase):
         self._states = directory / "state"
         self._store = directory.parent / "store" / "said.db"
         self._clock, self._stopwatch = clock, stopwatch
-        # What a dead process left streaming is cut; one that lives on simply goes on writing.
-        if self.trouble is None and self.read("SELECT message FROM growing LIMIT 1"):
-            cut = "UPDATE message SET state = 'cut' WHERE id IN (SELECT message FROM growing) AND state = 'streaming'"
-            with suppress(HistoryError):
-                self.change((cut, ()))
+        self._chores: ChoreThread | None = None
+        self._finder: sqlite3.Connection | None = None
+        self.cut_growing()
 
     def create(self, *, system: str | None = None, pair: str = "", settings: str = "") -> int:
         """Begin a conversation; return its id."""
@@ -141,30 +126,89 @@ class History(HistoryDatabase):
         rows = self.rows("conversation", "id", conversation)
         if not rows:
             raise HistoryError(f"there is no conversation {conversation}")
-        n_messages = len(self.rows("message", "conversation", conversation))
+        n_messages = self.count_messages(conversation)
         tags = tuple(self._tags(conversation))
         return StoredConversation(**rows[0], n_messages=n_messages, tags=tags)
 
     def conversations(self, query: str = "", limit: int = 200) -> list[StoredConversation]:
         """Return those that hold every word of a query, or its beginning, and have its tags (`tag:NAME`), newest first.
 
-        What the index does not know, such as the midst of a word or of a script without spaces, is looked for letter by
-        letter, in titles too. Without a query, all are returned that are not empty. What could not be saved yet is not among them.
+        Scripts without spaces are looked for letter by letter, and so is what no word begins with; titles too. Without a query,
+        all are returned that are not empty. What could not be saved yet is not among them.
         """
-        query, tags = split_query(storable(query).strip())
-        words = re.findall(r"\w+", query)
-        prefixes = " ".join(f'"{word}"*' for word in words)
-        rows = self.read(_MATCHING, (prefixes,)) if words else []
-        hits = {row["conversation"]: row["message"] for row in rows}
-        values: Values = {"tags": json.dumps(tags), "n_tags": len({*tags}), "limit": limit}
-        values["like"] = "%" + re.sub(r"([%_\\])", r"\\\1", query) + "%"
-        conversations = list[StoredConversation]()
-        for row in self.read(_LISTED, values | {"hits": json.dumps([*hits])}):
-            texts = self.read("SELECT content FROM message WHERE id = ?", (hits.get(row["id"]),))
-            excerpt = _excerpt(texts[0]["content"], words) if texts else ""
-            names = (*json.loads(row["tags"]),)
-            conversations.append(StoredConversation(**{**row, "tags": names}, excerpt=excerpt))
-        return conversations
+        return search(self.read, query, limit)
+
+    def found(self, query: str, limit: int = 200) -> list[StoredConversation]:
+        """Return what `conversations` does, from a thread: on a connection of its own, beside what others read and write.
+
+        A call ends the one before it, which returns nothing.
+        """
+        if (before := self._finder) is not None:
+            before.interrupt()
+        try:
+            connection, _ = open_to_read(self._path, STEPS, oldest=OLDEST)
+        except (OSError, sqlite3.Error):
+            return self.conversations(query, limit)
+        with closing(connection):
+            self._finder = connection
+            try:
+                return search(
+                    lambda sql, given: connection.execute(sql, given).fetchall(), query, limit
+                )
+            except sqlite3.Error:  # ended, or damaged
+                return []
+            finally:
+                if self._finder is connection:
+                    self._finder = None
+
+    def work_in_background(
+        self, keep_days: int = 0, but: Callable[[], int | None] = lambda: None
+    ) -> None:
+        """Do chores from now on, in a thread.
+
+        Args:
+            keep_days: delete conversations whose last message is older; 0 keeps all.
+            but: returns the conversation that stays, whatever its age.
+        """
+        if self.trouble is None and self._chores is None:
+            self._chores = ChoreThread(self._path, lambda: self.expire(keep_days, but))
+
+    def expire(
+        self, keep_days: int, but: Callable[[], int | None] = lambda: None, most: int = -1
+    ) -> int:
+        """Delete conversations whose last message is older than so many days, 0 for none; return how many."""
+        if not keep_days:
+            return 0
+        numbers = [
+            each for each in self.older_than(self._clock() - keep_days * _DAY_S) if each != but()
+        ]
+        count = 0
+        for each in numbers[: len(numbers) if most < 0 else most]:
+            with suppress(HistoryError):
+                self.delete(each)
+                count += 1
+        return count
+
+    def older_than(self, moment_s: float) -> list[int]:
+        """Return the conversations whose last message is older than a moment, oldest first."""
+        older = "SELECT id FROM conversation WHERE updated_s < ? ORDER BY updated_s, id"
+        return [row["id"] for row in self.read(older, (moment_s,))]
+
+    def close(self) -> Unsaved | None:
+        """See `HistoryDatabase.close`; chores end behind their step."""
+        if self._chores is not None:
+            self._chores.close()
+            self._chores = None
+        return super().close()
+
+    def _conversations_of_titles(self, name: str) -> list[StoredConversation]:
+        """Return the newest conversation of a title, or else all whose titles begin so."""
+        begins = "SELECT id, title FROM conversation WHERE substr(title, 1, ?) = ? ORDER BY updated_s DESC, id DESC"
+        rows = [
+            row for row in self.read(begins, (len(name), name)) if self.count_messages(row["id"])
+        ]
+        same = [row for row in rows if row["title"] == name][:1]
+        return [self.conversation(row["id"]) for row in same or rows[: _CANDIDATES + 1]]
 
     def latest(self) -> int | None:
         """Return the conversation that was last held; None if there is none."""
@@ -184,9 +228,7 @@ class History(HistoryDatabase):
                 return self.conversation(int(number[:_MOST_DIGITS]))
             except HistoryError as error:
                 raise HistoryError(f"{error}: `localspec history` lists them") from None
-        known = self.conversations(limit=-1)
-        matches = [each for each in known if each.title == name][:1]
-        matches = matches or [each for each in known if each.title.startswith(name)]
+        matches = self._conversations_of_titles(name)
         if not matches:
             raise UsageError(
                 f"there is no conversation {name[:40]!r}: `localspec history` lists them"
@@ -268,7 +310,7 @@ class History(HistoryDatabase):
         """Remove a conversation, what the search and the store know of it, its pictures and sounds, and the models' state of it.
 
         Its bytes are overwritten in the database (`secure_delete`), in the store and in files that no other message names;
-        the state is a file that is unlinked.
+        the state is a file that is unlinked. Of a large history the index gives up the words in `tidy`.
 
         Raises:
             HistoryError: the history or the store cannot be written.
@@ -278,18 +320,22 @@ class History(HistoryDatabase):
         shutil.rmtree(self._states / str(conversation), ignore_errors=True)
         its = (conversation,)
         saved = self.read("SELECT 1 FROM conversation WHERE id = ?", its)
+        named = self.names_media(conversation)
         if saved:
             self.change(
-                ("UPDATE conversation SET leaf = NULL WHERE id = ?", its),
                 ("DELETE FROM message WHERE conversation = ?", its),
                 ("DELETE FROM tag WHERE conversation = ?", its),
                 ("DELETE FROM conversation WHERE id = ?", its),
-                # The index only marks what is deleted, until its parts are merged.
-                ("INSERT INTO found(found) VALUES ('optimize')", ()),
+                FORGET_WORDS,
+                whole=True,
             )
         self.forget(conversation)
         if saved:
-            self.remove_unnamed_media()
+            if named:
+                self.remove_unnamed_media()
+            self.tidy(_TIDY_S)
+            if self._chores is not None:
+                self._chores.wake()
 
     def state_directory(self, conversation: int) -> Path | None:
         """Return where the models' state of a conversation belongs; None where nothing is saved."""
@@ -367,15 +413,6 @@ def _siblings(rows: Iterable[Values]) -> dict[int | None, tuple[int, ...]]:
     for row in rows:
         siblings[row["parent"]] = (*siblings.get(row["parent"], ()), row["id"])
     return siblings
-
-
-def _excerpt(text: str, words: Sequence[str]) -> str:
-    """Return what is around the first of the words; cut here, since FTS5's own takes long for short beginnings."""
-    match = re.search("|".join(rf"\b{re.escape(word)}" for word in words), text, re.IGNORECASE)
-    start = max(0, match.start() - _EXCERPT_CHARS // 2) if match else 0
-    cut = text[start : start + _EXCERPT_CHARS]
-    ends = "…" * (start > 0), "…" * (start + len(cut) < len(text))
-    return ends[0] + " ".join(cut.split()) + ends[1]
 
 
 def cut_at_word(text: str, most: int) -> str:

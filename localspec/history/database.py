@@ -22,8 +22,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from localspec.errors import HistoryError
+from localspec.history.chores import work
 from localspec.history.kept import KeptChanges, KeptRow, others, taken
 from localspec.history.media import MediaFiles
+from localspec.history.schema import STEPS
+from localspec.history.search import letters_of
 from localspec.storage.database import (
     DatabaseTooNewError,
     empty_log,
@@ -35,97 +38,16 @@ from localspec.storage.database import (
     open_read_only,
     reason_of,
     transaction,
+    write_anew,
 )
 
-_FIRST = """
-CREATE TABLE conversation (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again: a directory is named after it
-    title TEXT NOT NULL DEFAULT '', system TEXT, pair TEXT NOT NULL DEFAULT '', settings TEXT NOT NULL DEFAULT '',
-    created_s REAL NOT NULL, updated_s REAL NOT NULL, leaf INTEGER REFERENCES message(id)
-) STRICT;
-
-CREATE TABLE message (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    conversation INTEGER NOT NULL REFERENCES conversation(id), parent INTEGER REFERENCES message(id),
-    role TEXT NOT NULL CHECK (role IN ('user', 'assistant')), content TEXT NOT NULL, thinking TEXT NOT NULL DEFAULT '',
-    state TEXT NOT NULL CHECK (state IN ('streaming', 'complete', 'cut')),
-    created_s REAL NOT NULL, model TEXT NOT NULL DEFAULT '', figures TEXT NOT NULL DEFAULT ''
-) STRICT;
-
-CREATE INDEX message_by_conversation ON message(conversation, parent);
-
-CREATE INDEX message_by_parent ON message(parent);
-
-CREATE INDEX conversation_by_time ON conversation(updated_s);
-
-CREATE VIRTUAL TABLE found USING fts5(
-    content, content='message', content_rowid='id', tokenize='unicode61 remove_diacritics 2'
-);
-
-CREATE TRIGGER message_inserted AFTER INSERT ON message WHEN new.state != 'streaming' BEGIN
-    INSERT INTO found(rowid, content) VALUES (new.id, new.content);
-END;
-
-CREATE TRIGGER message_deleted AFTER DELETE ON message WHEN old.state != 'streaming' BEGIN
-    INSERT INTO found(found, rowid, content) VALUES ('delete', old.id, old.content);
-END;
-
--- One trigger for both: SQLite promises no order among several, and the old text has to leave first.
-CREATE TRIGGER message_updated AFTER UPDATE OF content, state ON message BEGIN
-    INSERT INTO found(found, rowid, content) SELECT 'delete', old.id, old.content WHERE old.state != 'streaming';
-    INSERT INTO found(rowid, content) SELECT new.id, new.content WHERE new.state != 'streaming';
-END;
-"""
-# What an assistant calls, or that a message is the result of a call, as JSON; see `records.acts_of`. A result has the
-# role `user`, since the check of the first step knows no other, and SQLite changes no check.
-_SECOND = "ALTER TABLE message ADD COLUMN acts TEXT NOT NULL DEFAULT '';"
-# What the user calls a conversation, to find it again.
-_THIRD = """
-CREATE TABLE tag (
-    conversation INTEGER NOT NULL REFERENCES conversation(id), name TEXT NOT NULL, PRIMARY KEY (conversation, name)
-) STRICT, WITHOUT ROWID;
-"""
-# What the user thinks of a reply: `good`, `bad`, or nothing.
-_FOURTH = "ALTER TABLE message ADD COLUMN mark TEXT NOT NULL DEFAULT '';"
-# Replies that are being written, so that nothing looks through all messages for them; what was kept beside the file and is
-# in it; messages in scripts without spaces, letter by letter; how far work in the background has come. A step costs the
-# same however much there is: the replies of a dead program are among the last messages.
-_FIFTH = """
-CREATE TABLE growing (message INTEGER PRIMARY KEY) STRICT;
-
-INSERT INTO growing SELECT id FROM (SELECT id, state FROM message ORDER BY id DESC LIMIT 2000) WHERE state = 'streaming';
-
-CREATE TRIGGER growing_inserted AFTER INSERT ON message WHEN new.state = 'streaming' BEGIN
-    INSERT OR IGNORE INTO growing VALUES (new.id);
-END;
-
-CREATE TRIGGER growing_updated AFTER UPDATE OF state ON message WHEN new.state != old.state BEGIN
-    DELETE FROM growing WHERE message = new.id;
-    INSERT INTO growing SELECT new.id WHERE new.state = 'streaming';
-END;
-
-CREATE TRIGGER growing_deleted AFTER DELETE ON message WHEN old.state = 'streaming' BEGIN
-    DELETE FROM growing WHERE message = old.id;
-END;
-
-CREATE TABLE taken (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
-
-CREATE VIRTUAL TABLE letters USING fts5(content, columnsize=0, tokenize='unicode61 remove_diacritics 2');
-
-CREATE TRIGGER letters_deleted AFTER DELETE ON message BEGIN
-    DELETE FROM letters WHERE rowid = old.id;
-END;
-
-CREATE TABLE chore (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-
-INSERT INTO chore SELECT 'letters', max(id) + 1 FROM message HAVING max(id) IS NOT NULL;
-"""
-STEPS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
-
-_OLDEST = 4
+OLDEST = 4
 """The first version that can be read as it is: later steps help the search."""
-BUSY_S, RETRY_S, _CHECK_S = 5.0, 10.0, 0.1
-_WITH_MEDIA = "SELECT acts FROM message WHERE acts LIKE '{\"media\"%'"
+BUSY_S, RETRY_S = 5.0, 10.0
+_CHECKED_PAGES = 4096
+"""Of 4 KiB: more take too long to be looked through at each start."""
+_MEDIA_FIRST = '{"media"'
+_WITH_MEDIA = f"SELECT acts FROM message WHERE acts LIKE '{_MEDIA_FIRST}%'"  # noqa: S608 - ours
 _HASH = re.compile(r"[0-9a-f]{64}")
 # A chat adds far fewer rows while another one is in trouble, and two in trouble rarely draw the same number.
 _GAP = 10_000
@@ -244,6 +166,17 @@ class HistoryDatabase:
                     rows[number] = rows.get(number, {}) | values
         return list(rows.values())
 
+    def count_messages(self, conversation: int) -> int:
+        """Return how many messages a conversation has, with those that wait."""
+        count = "SELECT count(*) AS n FROM message WHERE conversation = ?"
+        with self._lock:
+            saved: int = sum(row["n"] for row in self.read(count, (conversation,)))
+            waiting = [
+                table == "message" and values.get("conversation") == conversation
+                for (table, _), values in self._waiting.items()
+            ]
+        return saved + sum(waiting)
+
     def media(self, sha256: str) -> bytes:
         """Return the content of a file that a message names; empty where it is missing or damaged."""
         return self._waiting_media.get(sha256) or self._media.read(sha256)
@@ -276,8 +209,12 @@ class HistoryDatabase:
                 self._keep()
         return added
 
-    def change(self, *statements: tuple[str, Sequence[Any]]) -> None:
+    def change(self, *statements: tuple[str, Sequence[Any]], whole: bool = False) -> None:
         """Do what cannot wait.
+
+        Args:
+            statements: with their values.
+            whole: they remove whole conversations, whose rows nothing else names: no row is looked at for keys.
 
         Raises:
             HistoryError: the file does not take it.
@@ -286,12 +223,55 @@ class HistoryDatabase:
             if self._connection is None:
                 raise HistoryError(self.trouble or "the history is closed")
             try:
+                if whole:
+                    self._connection.execute("PRAGMA foreign_keys = OFF")
                 with transaction(self._connection):
                     for sql, values in statements:
                         self._connection.execute(sql, values)
             except sqlite3.Error as error:
                 self._note(error)
                 raise HistoryError(self.trouble or str(error)) from error
+            finally:
+                self._connection.execute("PRAGMA foreign_keys = ON")
+
+    def cut_growing(self) -> None:
+        """Mark replies that are being written as cut: their program is dead; one that lives on simply goes on writing."""
+        growing = "SELECT id, content FROM message WHERE id IN (SELECT message FROM growing) AND state = 'streaming'"
+        with self._lock:
+            if self.trouble is not None or self._connection is None:
+                return
+            if not self.read("SELECT message FROM growing LIMIT 1"):
+                return
+            try:
+                with transaction(self._connection):
+                    rows = self._connection.execute(growing).fetchall()
+                    cut = [
+                        RowChange(
+                            "message", each["id"], {"content": each["content"], "state": "cut"}
+                        )
+                        for each in rows
+                    ]
+                    _make(self._connection, cut)
+                    self._connection.execute("DELETE FROM growing")
+            except sqlite3.Error as error:
+                with suppress(HistoryError):
+                    self._note(error)
+
+    def tidy(self, within_s: float = math.inf) -> bool:
+        """Do chores for a while, see `chores`; return whether all is done."""
+        with self._lock:
+            if self._connection is None or self._only_read:
+                return False
+            try:
+                return work(self._connection, within_s)
+            except sqlite3.Error:
+                return False
+
+    def write_anew(self) -> None:
+        """Give the room of what was removed back to the disk, where much is; others wait meanwhile, and it may be impossible now."""
+        with self._lock, suppress(sqlite3.Error):
+            if self._connection is not None and not self._only_read:
+                write_anew(self._connection)
 
     def forget(self, conversation: int) -> None:
         """Leave out what waits for a conversation, and what the file's log still holds of it."""
@@ -310,8 +290,13 @@ class HistoryDatabase:
                 self._keep()
             self._empty_log()
 
+    def names_media(self, conversation: int) -> bool:
+        """Return whether a message of a conversation names a file."""
+        rows = self.rows("message", "conversation", conversation)
+        return any(row["acts"].startswith(_MEDIA_FIRST) for row in rows)
+
     def remove_unnamed_media(self) -> None:
-        """Remove the files that no message names.
+        """Remove the files that no message names; reads all messages.
 
         Raises:
             HistoryError: one cannot be removed.
@@ -406,7 +391,7 @@ class HistoryDatabase:
     def _read_only(self) -> None:
         """Open the file to read it, as far as that is possible."""
         with suppress(sqlite3.Error):
-            self._connection = open_read_only(self._path, STEPS, oldest=_OLDEST)
+            self._connection = open_read_only(self._path, STEPS, oldest=OLDEST)
             self._only_read = True
 
     def _empty_log(self) -> None:
@@ -445,21 +430,17 @@ class HistoryDatabase:
 
 
 def look_for_damage(connection: sqlite3.Connection) -> None:
-    """Check all of a usual file, the beginning of a huge one; about a tenth of a second at most.
+    """Check all of a small file, of a large one the messages that were written last; a few hundredths of a second.
 
     Raises:
         sqlite3.Error: it is damaged, or cannot be read.
     """
-    until_s = time.monotonic() + _CHECK_S
-    connection.set_progress_handler(lambda: int(time.monotonic() > until_s), 10_000)
-    try:
+    verdict = "ok"
+    if connection.execute("PRAGMA page_count").fetchone()[0] <= _CHECKED_PAGES:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        verdict = "ok"
-    finally:
-        connection.set_progress_handler(None, 0)
+    else:
+        connection.execute("SELECT * FROM message ORDER BY id DESC LIMIT 100").fetchall()
+        connection.execute("SELECT * FROM conversation ORDER BY updated_s DESC LIMIT 10").fetchall()
     if verdict != "ok":
         damage = sqlite3.DatabaseError("database disk image is malformed")
         damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
@@ -478,6 +459,12 @@ def _make(connection: sqlite3.Connection, changes: Sequence[RowChange]) -> int:
             pairs = ", ".join(f"{key} = :{key}" for key in values)
             sql = f"UPDATE {table} SET {pairs} WHERE id = :id"  # noqa: S608 - names from here
             connection.execute(sql, {**_with_id(values, added), "id": number})
+        if table == "message" and values.get("state", "streaming") != "streaming":
+            if letters := letters_of(values["content"]):
+                put = "INSERT OR REPLACE INTO letters(rowid, content) VALUES (?, ?)"
+                connection.execute(put, (added if number is None else number, letters))
+            elif number is not None:
+                connection.execute("DELETE FROM letters WHERE rowid = ?", (number,))
     return added
 
 

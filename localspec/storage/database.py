@@ -14,7 +14,9 @@ from localspec.storage.paths import shown
 _BUSY_S, _SHORT_S, _AGAIN_S = 5.0, 0.2, 0.01
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PIECE = 1 << 20
+_INCREMENTAL = 2
 _SETTINGS = (
+    "auto_vacuum = INCREMENTAL",  # of a new file; another one gets it when it is written anew
     "journal_mode = WAL",
     "synchronous = NORMAL",
     "secure_delete = ON",
@@ -185,6 +187,36 @@ def reason_of(error: Exception) -> str:
 def empty_log(connection: sqlite3.Connection) -> None:
     """Empty the write-ahead log, which still holds what was deleted; later if another program reads."""
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def give_back(connection: sqlite3.Connection, most_pages: int) -> bool:
+    """Give some of the room that removed rows have left back to the disk; return whether there is more to give.
+
+    A file of an earlier version keeps its room for later rows.
+    """
+    kind, free = (
+        connection.execute(f"PRAGMA {each}").fetchone()[0]
+        for each in ("auto_vacuum", "freelist_count")
+    )
+    if kind != _INCREMENTAL or not free:
+        return False
+    connection.execute(f"PRAGMA incremental_vacuum({most_pages})").fetchall()
+    return int(free) > most_pages
+
+
+def write_anew(connection: sqlite3.Connection) -> None:
+    """Write a file anew without the room that removed rows have left, if that is a quarter of it; others wait meanwhile.
+
+    Raises:
+        sqlite3.Error: another program uses it, or the disk has no room for a second one.
+    """
+    pages, free = (
+        connection.execute(f"PRAGMA {each}").fetchone()[0]
+        for each in ("page_count", "freelist_count")
+    )
+    if 4 * free >= pages:
+        connection.execute("VACUUM")
+    empty_log(connection)
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:

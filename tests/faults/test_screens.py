@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.history.database import STEPS
+from localspec.history.schema import STEPS
 from tests.tui.driving import Chat, drive
 
 pytestmark = pytest.mark.slow

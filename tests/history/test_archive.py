@@ -11,8 +11,8 @@ import pytest
 
 from localspec.errors import HistoryError
 from localspec.history.archive import History, cut_at_word
-from localspec.history.database import STEPS
 from localspec.history.records import MarkedReply, split_query, tags_of
+from localspec.history.schema import STEPS
 from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
 from localspec.session.export import as_json, as_markdown
 from tests.support.checks import refuses

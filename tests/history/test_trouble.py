@@ -15,7 +15,7 @@ import pytest
 from localspec.errors import HistoryError
 from localspec.history import database as databases
 from localspec.history.archive import History
-from localspec.history.database import STEPS
+from localspec.history.schema import STEPS
 from localspec.messages import Message
 from tests.history.test_archive import ids, talk, texts
 
