@@ -74,9 +74,15 @@ def _import_from_ones_own_place_on(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _open_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def _open_network() -> Iterator[None]:
     """What a test closes, the next one finds as it was."""
-    monkeypatch.setattr(network, "_closed", False)
+    before = os.environ.get("HF_HUB_OFFLINE")
+    yield
+    if network.is_network_closed():
+        network._closed = False
+        os.environ.pop("HF_HUB_OFFLINE", None)
+        if before is not None:
+            os.environ["HF_HUB_OFFLINE"] = before
 
 
 _WEIGHTS = {"smollm2_path", "six_layers_path", "vocabularies"}

@@ -44,19 +44,19 @@ SCREENS = {"asyncio", "platformdirs", "rich.console", "sqlite3", "ssl", "textual
 # waits for, and of `chat` its flags. What loads models comes only where no server has them in memory.
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 6, set()),
-    "run --help": (script("run", "--help"), 63, {"platformdirs"}),
-    "batch --help": (script("batch", "--help"), 113, MODEL_LIBRARIES),
-    "stats --help": (script("stats", "--help"), 47, {"platformdirs", "rich.console", "sqlite3"}),
-    "bench --help": (script("bench", "--help"), 129, MODEL_LIBRARIES),
-    "tailor --help": (script("tailor", "--help"), 136, MODEL_LIBRARIES),
+    "run --help": (script("run", "--help"), 66, {"platformdirs"}),
+    "batch --help": (script("batch", "--help"), 115, MODEL_LIBRARIES),
+    "stats --help": (script("stats", "--help"), 50, {"platformdirs", "rich.console", "sqlite3"}),
+    "bench --help": (script("bench", "--help"), 131, MODEL_LIBRARIES),
+    "tailor --help": (script("tailor", "--help"), 137, MODEL_LIBRARIES),
     "pull --help": (script("pull", "--help"), 95, MODEL_LIBRARIES),
     "list --help": (script("list", "--help"), 66, LISTS),
     "check --help": (script("check", "--help"), 66, LISTS),
     "config --help": (script("config", "--help"), 36, {"platformdirs"}),
-    "index --help": (script("index", "--help"), 67, INDEXES),
-    "doctor --help": (script("doctor", "--help"), 116, MODEL_LIBRARIES | {"sqlite3"}),
-    "chat --help": (script("chat", "--help"), 50, {"platformdirs"}),
-    "screens of chat": (_SCREENS, 105, SCREENS),
+    "index --help": (script("index", "--help"), 68, INDEXES),
+    "doctor --help": (script("doctor", "--help"), 118, MODEL_LIBRARIES | {"sqlite3"}),
+    "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
+    "screens of chat": (_SCREENS, 111, SCREENS),
     "engine's process": (_ENGINE, 130, MODEL_LIBRARIES),
 }
 

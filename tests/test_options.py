@@ -36,6 +36,7 @@ from localspec.options import (
     values_of,
 )
 from localspec.options.fields import from_text
+from localspec.storage import network
 from localspec.tui.settings import SETTINGS, ChatSettings
 from tests.support.checks import refuses
 
@@ -115,6 +116,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setattr(bench, "run_bench", _bench)
 
     def call(verb: str, *flags: str) -> dict[str, Any]:
+        monkeypatch.setattr(network, "_closed", False)  # each call is a process of its own
         with pytest.raises(ArrivedError) as caught:
             root.main([verb, *NEEDED[verb].split(), *flags], standalone_mode=False)
         return caught.value.values

@@ -71,6 +71,9 @@ def start_chat(
                 own_ctx=settings.given.get("ctx") is None,
             )
         unsaved = None
+        session.talk.history.work_in_background(
+            settings.values["history_days"], lambda: session.talk.conversation
+        )
         try:
             if give_back is not None:
                 code = _on_screens(session, preferences, give_back)

@@ -1,6 +1,7 @@
 """`localspec history`: the stored conversations of `chat` and of `run`."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -16,21 +17,21 @@ from localspec.cli.options import (
     json_option,
     with_settings,
 )
-from localspec.cli.progress import print_list
+from localspec.cli.progress import ProgressLine, print_list
 from localspec.display import clean, clean_line, notice
 from localspec.errors import HistoryError, UsageError
 from localspec.session.conversation import History, StoredConversation, tags_of
 from localspec.session.export import Mask, exported, write_export
 from localspec.storage.paths import data_dir
 
-_MOST_MATCHES = 200
+_MOST_MATCHES, _LISTED, _DAY_S = 200, 10, 86400.0
 _NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def history(context: click.Context) -> None:
-    """List, show, search, tag and export conversations.
+    """List, show, search, tag, export and remove conversations.
 
     `localspec chat --continue` and `localspec run --continue` resume the last one, or the one of a
     number or title.
@@ -101,6 +102,81 @@ def _mask(rules: str) -> Mask | None:
 
 
 @history.command()
+@click.argument("names", metavar="[NUMBER|TITLE]...", nargs=-1)
+@click.option(
+    "--before",
+    metavar="WHEN",
+    help="Remove those whose last message is older: 2026-11-20, 12h, 7d, 4w.",
+)
+@click.option(
+    "--keep-days",
+    type=click.IntRange(0, 36500),
+    metavar="N",
+    help="Remove those whose last message is older than N days.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def rm(names: tuple[str, ...], before: str | None, keep_days: int | None, yes: bool) -> None:
+    """Remove conversations, by number, title or age, for good.
+
+    Lists what it would remove, and asks. The setting `history_days` removes by age on its own.
+    """
+    if not names and before is None and keep_days is None:
+        raise UsageError("give the numbers or titles of conversations, or --before, or --keep-days")
+    with _opened(changes=True) as archive:
+        chosen = [archive.named(each) for each in names]
+        if (moment_s := _moment(before, keep_days)) is not None:
+            chosen += [archive.conversation(each) for each in archive.older_than(moment_s)]
+        chosen = list({each.id: each for each in chosen}.values())
+        if not chosen:
+            notice("nothing is that old")
+            return
+        _confirm(chosen, yes=yes)
+        _remove(archive, chosen)
+
+
+def _moment(before: str | None, keep_days: int | None) -> float | None:
+    """Return the moment before which conversations are removed; None where no age was given."""
+    from localspec.telemetry.view import since  # noqa: PLC0415 - few ask for an age
+
+    moments = [] if before is None else [since(before)]
+    if keep_days is not None:
+        moments.append(time.time() - keep_days * _DAY_S)
+    return min(moments, default=None)
+
+
+def _confirm(chosen: list[StoredConversation], *, yes: bool) -> None:
+    """List conversations and ask whether they are to be removed.
+
+    Raises:
+        UsageError: nobody can be asked.
+        click.Abort: the answer was no.
+    """
+    if yes:
+        return
+    for each in chosen[:_LISTED]:
+        click.echo("  ".join(_row(each)), err=True)
+    if len(chosen) > _LISTED:
+        click.echo(f"and {len(chosen) - _LISTED} more", err=True)
+    if not sys.stdin.isatty():
+        raise UsageError("stdin is not a terminal: to remove these, give --yes")
+    messages = sum(each.n_messages for each in chosen)
+    what = "this conversation" if len(chosen) == 1 else f"these {len(chosen)} conversations"
+    click.confirm(f"remove {what} ({messages} messages) for good?", abort=True, err=True)
+
+
+def _remove(archive: History, chosen: list[StoredConversation]) -> None:
+    """Remove conversations; then their words leave the index, and their room goes back to the disk."""
+    with ProgressLine(enabled=True) as line:
+        for number, each in enumerate(chosen):
+            line.report(f"removing {number} of {len(chosen)} conversations")
+            archive.delete(each.id)
+        line.report("removing their words from the index")
+        archive.tidy()
+        archive.write_anew()
+    notice(f"removed {len(chosen)} conversation{'' if len(chosen) == 1 else 's'}")
+
+
+@history.command()
 @click.argument("number", metavar="NUMBER|TITLE")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -158,10 +234,10 @@ def _print(words: str, most: int, none: str, *, json_: bool) -> None:
 
 
 def _row(each: StoredConversation) -> tuple[str, str, str]:
-    time = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
+    day = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
     tags = " ".join(f"#{name}" for name in each.tags)
     parts = [clean_line(each.title) or "untitled", tags, each.pair, clean_line(each.excerpt)]
-    return str(each.id), time, " · ".join(filter(None, parts))
+    return str(each.id), day, " · ".join(filter(None, parts))
 
 
 def _document(each: StoredConversation) -> dict[str, object]:

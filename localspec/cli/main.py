@@ -33,7 +33,10 @@ GROUPS = {
         "rm": ("localspec.cli.models", "Remove models from this machine."),
     },
     "Your conversations and files": {
-        "history": ("localspec.cli.history", "List, show, search, tag and export conversations."),
+        "history": (
+            "localspec.cli.history",
+            "List, show, search, tag, export and remove conversations.",
+        ),
         "index": ("localspec.cli.index", "Index your files, to search them and ask about them."),
     },
     "Serve": {

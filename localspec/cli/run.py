@@ -194,6 +194,8 @@ def run(
         outcome = answer.outcome()
         if saved is not None and outcome is not None:
             saved.set_pair(saved.pair if remote else name_of(with_names(launch)))
+            days = settings.values["history_days"]
+            saved.history.expire(days, lambda: saved.conversation, most=_MOST_EXPIRED)
     finally:
         if saved is not None and (unsaved := saved.history.close()) is not None:
             notice(unsaved.line)
@@ -277,6 +279,10 @@ def _saved_conversation(
         if not (output.quiet or output.json_):
             notice(saved.continuing)
     return saved
+
+
+_MOST_EXPIRED = 5
+"""Old conversations that go with one answer: more would make it wait."""
 
 
 class AnswerHereError(LocalspecError):

@@ -30,6 +30,7 @@ class ProgramSettings:
     telemetry: str = option("on", choices=("off", "on", "text"))
     telemetry_megabytes: int = option(128, least=16, most=1 << 20)
     telemetry_days: int = option(365, least=1, most=36500)
+    history_days: int = option(0, least=0, most=36500)
     store: bool = option(False)
     store_megabytes: int = option(64, least=1, most=4096)
     gate: str = option("off", takes="usual, off or the path of a file")

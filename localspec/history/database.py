@@ -170,12 +170,9 @@ class HistoryDatabase:
         """Return how many messages a conversation has, with those that wait."""
         count = "SELECT count(*) AS n FROM message WHERE conversation = ?"
         with self._lock:
-            saved: int = sum(row["n"] for row in self.read(count, (conversation,)))
-            waiting = [
-                table == "message" and values.get("conversation") == conversation
-                for (table, _), values in self._waiting.items()
-            ]
-        return saved + sum(waiting)
+            (saved,) = [int(row["n"]) for row in self.read(count, (conversation,))] or [0]
+            waiting = [values.get("conversation") for values in self._waiting.values()]
+        return saved + waiting.count(conversation)
 
     def media(self, sha256: str) -> bytes:
         """Return the content of a file that a message names; empty where it is missing or damaged."""

@@ -251,8 +251,8 @@ async def history(front: Front, argument: str) -> None:
 
 
 def _conversation(front: Front, text: str) -> int:
-    known = {each.id for each in front.session.talk.history.conversations(limit=1_000_000)}
-    if not text.isdecimal() or int(text[:20]) not in known:
+    history = front.session.talk.history
+    if not text.isdecimal() or not history.count_messages(int(text[:18])):
         raise UsageError(f"there is no conversation {text[:20]}: /history lists them")
     return int(text)
 

@@ -4,6 +4,8 @@ import time
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
+from textual.worker import get_current_worker
 
 from localspec.errors import LocalspecError
 from localspec.session.conversation import StoredConversation
@@ -45,13 +47,35 @@ class HistorySheet(ListSheet):
     def __init__(self, session: Session, query: str) -> None:
         self._session, self._history, self._query = session, session.talk.history, query
         keys = "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports"
-        rows = self._matches(query)
-        super().__init__("Conversations", rows, keys=keys, search=self._matches, typed=query)
+        super().__init__("Conversations", [], keys=keys, search=lambda _: [], typed=query)
 
-    def _matches(self, query: str) -> list[SheetRow]:
-        self._query, now = query, time.time()
-        rows = [row_of(each, now) for each in self._history.conversations(query)]
-        return rows or [SheetRow("", "nothing matches" if query else "no conversations yet")]
+    def on_mount(self) -> None:
+        """Look for what fits."""
+        super().on_mount()
+        self._look()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Look for what fits now."""
+        self._query = event.value
+        self._look(marks_first=bool(event.value))
+
+    def _look(self, *, marks_first: bool = False) -> None:
+        """Show what fits as soon as it is found, by a thread: the screen waits for none of it."""
+        query, now = self._query, time.time()
+
+        def look() -> None:
+            rows = [row_of(each, now) for each in self._history.found(query)]
+            rows = rows or [SheetRow("", "nothing matches" if query else "no conversations yet")]
+            if not get_current_worker().is_cancelled:
+                self.app.call_from_thread(show, rows)
+
+        def show(rows: list[SheetRow]) -> None:
+            if query == self._query and self.is_mounted:
+                self.fill(rows)
+                if marks_first:
+                    self.mark(0)
+
+        self.run_worker(look, thread=True, exclusive=True)
 
     def action_rename(self) -> None:
         """Give the marked conversation another title."""
@@ -60,7 +84,7 @@ class HistorySheet(ListSheet):
             def rename(title: str | None) -> None:
                 if title:
                     self._history.rename(int(row.key), title)
-                    self.fill(self._matches(self._query))
+                    self._look()
 
             self.app.push_screen(LineSheet("Title", row.text), rename)
 
@@ -74,7 +98,7 @@ class HistorySheet(ListSheet):
                         self._session.delete(int(row.key))
                     except LocalspecError as error:
                         self.report(str(error))
-                    self.fill(self._matches(self._query))
+                    self._look()
 
             sure = [
                 SheetRow("no", "keep it"),

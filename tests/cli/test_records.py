@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,38 @@ def conversation(folder: Path, question: str, answer: str) -> None:
     asked = archive.add_user(number, None, Message.user(question))
     archive.begin_reply(number, asked, "toy").finish(Message.assistant(answer))
     archive.close()
+
+
+def test_conversations_are_removed_by_number_title_and_age(tmp_path: Path) -> None:
+    now = [time.time() - 50 * 86400]
+    archive = History(tmp_path / "history", clock=lambda: now[0])
+    for days, river in ((50, "Rhine"), (20, "Douro"), (2, "Tejo"), (1, "Minho"), (0, "Sado")):
+        now[0] = time.time() - days * 86400
+        archive.add_user(archive.create(), None, Message.user(f"{river} it is"))
+    archive.close()
+    for words, code, says in (
+        ((), 2, "give the numbers"), (("1",), 2, "give --yes"), (("9", "--yes"), 1, "no conversation 9"),
+        (("Nile", "--yes"), 2, "no conversation 'Nile'"), (("--before", "soon"), 2, "soon"),
+        (("--keep-days", "60", "--yes"), 0, "nothing is that old"), (("--keep-days", "-1"), 2, "-1"),
+    ):  # fmt: skip
+        done = history(tmp_path, "rm", *words)
+        assert (done.code, says in done.err) == (code, True), done
+    assert "Rhine it is" in history(tmp_path, "rm", "1").err, "what it would remove"
+    assert len(history(tmp_path).out.splitlines()) == 5
+    assert history(tmp_path, "rm", "Minho", "#3", "3", "--yes").err.endswith(
+        "removed 2 conversations\n"
+    )
+    assert history(tmp_path, "rm", "--before", "4w", "--yes").err.endswith(
+        "removed 1 conversation\n"
+    )
+    assert [line.split()[0] for line in history(tmp_path).out.splitlines()] == ["5", "2"]
+    assert history(tmp_path, "rm", "--keep-days", "10", "--yes").code == 0
+    assert history(tmp_path, "rm", "--keep-days", "0", "--yes").code == 0
+    assert history(tmp_path).err == "no conversations yet\n"
+    everything = b"".join(
+        each.read_bytes() for each in (tmp_path / "history").iterdir() if each.is_file()
+    )
+    assert not [each for each in (b"Rhine", b"hine", b"Tejo", b"ado it") if each in everything]
 
 
 def test_conversations_are_listed_searched_tagged_and_exported(tmp_path: Path) -> None:
