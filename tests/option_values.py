@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 _TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 _BIASES = st.floats(-10_000, 10_000)
-_OF_FORM = {"tensor_split": st.sampled_from(["3,1", "1", "0.5, 2,0"])}
+_OF_FORM: dict[str, st.SearchStrategy[Any]] = {
+    "tensor_split": st.sampled_from(["3,1", "1", "0.5, 2,0"]),
+    "template_kwargs": st.sampled_from(['{"style": "plain"}', '{"a_1": [1, null], "b": true}']),
+}
 _OTHERS: dict[str, st.SearchStrategy[Any]] = {
     "logit_bias": st.lists(st.tuples(st.integers(0, 1 << 20), _BIASES), max_size=3).map(tuple),
     "json_schema": st.one_of(

@@ -53,6 +53,7 @@ _VALUES: Mapping[str, Any] = {
     "logit_bias": ((5, 1.5), (6, -10_000.0)),
     "tensor_split": "3,1",
     "draft": "off",
+    "template_kwargs": '{"preserve_thinking": true}',
 }
 
 

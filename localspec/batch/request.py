@@ -24,7 +24,15 @@ from localspec.messages import (
     without_empty_prompts,
 )
 from localspec.options import ReplyOptions, cut
-from localspec.options.fields import FIELDS, SAMPLING, THINKING, think_of, with_fields
+from localspec.options.fields import (
+    FIELDS,
+    KWARGS,
+    SAMPLING,
+    THINKING,
+    kwargs_of,
+    think_of,
+    with_fields,
+)
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
@@ -132,8 +140,9 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
     ):
         options = with_fields(options, each)
         given |= dict.fromkeys(name for name in SAMPLING if each.get(name) is not None)
-        if isinstance(prompt, str) and each.get("think") is not None:
-            name = next((name for name in THINKING if name in each), "think")
+        unread = [name for name in ("think", KWARGS) if each.get(name) is not None]
+        if isinstance(prompt, str) and unread:
+            name = next((name for name in THINKING if name in each), unread[0])
             raise UsageError(
                 f"{where}{name} needs a chat template, and none is used for this text: remove it"
             )
@@ -213,7 +222,8 @@ def checked_body(fields: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"body.{name} is {cut(value)}: it takes {what}")
     effort, variables, budget = (given.get(each) for each in THINKING)
     think = think_of(effort, variables, budget, [f"body.{each}" for each in THINKING])
-    return given if think is None else {"think": think, **given}
+    more = {"think": think, KWARGS: kwargs_of(variables)}
+    return {**{name: each for name, each in more.items() if each is not None}, **given}
 
 
 _Prompt = str | tuple[Message, ...]

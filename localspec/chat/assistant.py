@@ -302,9 +302,11 @@ class Assistant:
         self._events = [] if number is None else [e for e in self._events if e[0] != number]
         return taken
 
-    def prompt_tokens(self, conversation: Conversation, think: str | None = None) -> list[int]:
-        """Return the ids of a conversation, up to where the reply begins, which is to `think` so."""
-        template, models = self.template.thinking_as(think), self.models
+    def prompt_tokens(
+        self, conversation: Conversation, options: ReplyOptions | None = None
+    ) -> list[int]:
+        """Return the ids of a conversation, up to where the reply begins, which is made so."""
+        template, models = self.template.asked(options or ReplyOptions()), self.models
         return conversation.prompt_tokens(template, models.tokenizer, models.media_tokens)
 
     def close(self) -> None:

@@ -200,6 +200,7 @@ class Conversation:
         text = template.render(
             [_for_template(message, guard) for message in messages],
             tools=guarded(self.offered, guard),
+            variables=_broken_up(template.variables, guard),
         )
         known, rest = _reusable(self._segments, text)
         new = tokenize_rendered(rest, tokenizer, at_start=not known, media=media)

@@ -135,7 +135,7 @@ class Job:
             most = request.options.max_tokens
             tokens = infill_tokens(request.infill, models.fim, models.tokenizer, n_ctx, most)
         elif self.conversation is not None:
-            chat = template().thinking_as(request.options.think)
+            chat = template().asked(request.options)
             self._note = chat.thinking.note
             tokens = self.conversation.prompt_tokens(chat, models.tokenizer, media_tokens)
         elif isinstance(request.raw, tuple):
@@ -144,6 +144,10 @@ class Job:
             tokens = raw_tokens(request.raw or "", models.tokenizer)
             if (think := request.options.think) is not None:
                 self._note = f"no chat template is used, so think {think} changes nothing"
+            if request.options.template_kwargs is not None:
+                raise UsageError(
+                    "template_kwargs need a chat template, and none is used for this text"
+                )
         if not tokens:
             raise UsageError("the prompt has no tokens: write something")
         if len(tokens) >= n_ctx:

@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from os.path import commonprefix
+from types import MappingProxyType
 from typing import Any
 
 from localspec.calls import Tool
@@ -28,12 +29,14 @@ from localspec.chat.template_values import (
     with_responses,
     with_thoughts,
 )
+from localspec.chat.template_variables import require_read
 from localspec.chat.thinking import thinking_tags
 from localspec.chat.thinking_plan import ThinkingPlan, thinking_plan
 from localspec.chat.turns import complete
 from localspec.display import printable_line
 from localspec.errors import TemplateError
 from localspec.messages import Message, TextPart, ToolCall, ToolResult
+from localspec.options import ReplyOptions
 
 _PROBE = "localspec-probe"  # a content that no template writes by itself
 _USER = "localspec-user"
@@ -69,6 +72,7 @@ class ChatTemplate:
 
     Attributes:
         thinking: how a reply is to think, see `thinking_as`.
+        variables: what else it reads of a user's, see `asked`.
 
     Raises:
         TemplateError: there is no template, or it is no jinja.
@@ -91,6 +95,7 @@ class ChatTemplate:
         self.source = source
         self._model = model
         self._think: str | None = None
+        self.variables: Mapping[str, Any] = {}
         # Thinking that can be switched off is on, as in llama-server.
         self._constants = {"bos_token": bos_token, "eos_token": eos_token, "enable_thinking": True}
         self._clock = clock
@@ -112,7 +117,39 @@ class ChatTemplate:
         """Return the template for conversations with tools, or without."""
         if not tools or self._for_tools is None:
             return self
-        return self._for_tools.thinking_as(self._think)
+        view = self._for_tools.thinking_as(self._think)
+        return view.with_variables(self.variables) if self.variables else view
+
+    def asked(self, options: ReplyOptions) -> "ChatTemplate":
+        """Return this template for a reply: how it thinks, and what else a user sets.
+
+        Raises:
+            UsageError: the template does not read a variable.
+        """
+        view = self.thinking_as(options.think)
+        if options.template_kwargs is None:
+            return view
+        key = f"{options.think} {options.template_kwargs}"
+        if key not in self._views:
+            given, sources = options.template_variables, [self.source]
+            sources += [] if self._for_tools is None else [self._for_tools.source]
+            require_read(printable_line(self._model), given, "\n".join(sources))
+            self._keep(key, view.with_variables(given))
+        return self._views[key]
+
+    def with_variables(self, variables: Mapping[str, Any]) -> "ChatTemplate":
+        """Return this template with variables of a user, which are not looked at."""
+        key = f"with {variables}"
+        if key not in self._views:
+            view = copy(self)
+            view.variables = variables
+            self._keep(key, view)
+        return self._views[key]
+
+    def _keep(self, key: str, view: "ChatTemplate") -> None:
+        if len(self._views) == _MOST_VIEWS:
+            self._views.clear()
+        self._views[key] = view
 
     def thinking_as(self, think: str | None) -> "ChatTemplate":
         """Return this template for replies that think so, see `ReplyOptions`; None leaves it to the template."""
@@ -125,9 +162,7 @@ class ChatTemplate:
             view = copy(self)
             view.thinking = replace(plan, note=note)
             view._think = think  # noqa: SLF001 - it is this one
-            if len(self._views) == _MOST_VIEWS:
-                self._views.clear()
-            self._views[think] = view
+            self._keep(think, view)
         return self._views[think]
 
     def thoughts_end(self, close: str) -> tuple[str, str]:
@@ -152,6 +187,7 @@ class ChatTemplate:
         *,
         tools: Sequence[Tool] = (),
         add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """Return the text of a conversation, by default up to where the assistant's reply begins.
 
@@ -162,12 +198,16 @@ class ChatTemplate:
                 arguments of calls as an object or as a text, whichever it writes as JSON.
             tools: what the model may call.
             add_generation_prompt: end with the header of the assistant's turn.
+            variables: what else the template reads; None is `variables` as they are.
 
         Raises:
             TemplateError: the template refuses a message even so, or leaves out a picture or a sound, or fails, or takes
                 too long or too much.
         """
-        text = self.fit(messages, tools=tools, add_generation_prompt=add_generation_prompt)[0]
+        given = self.variables if variables is None else variables
+        text = self.fit(messages, given, tools=tools, add_generation_prompt=add_generation_prompt)[
+            0
+        ]
         media = [part for each in messages for part in each.media]
         written = text.lower() if media else ""
         for part in media:
@@ -192,12 +232,13 @@ class ChatTemplate:
     def fit(
         self,
         messages: Messages,
+        given: Mapping[str, Any] = MappingProxyType({}),
         *,
         tools: Sequence[Tool] = (),
         add_generation_prompt: bool = True,
     ) -> tuple[str, tuple[str, ...]]:
         """Return the text of a conversation, and the names of the rules that made it fit, see `render`."""
-        variables: dict[str, object] = {"add_generation_prompt": add_generation_prompt}
+        variables = {**given, "add_generation_prompt": add_generation_prompt}
         try:
             return self._fitted(messages, tools, variables)
         except TemplateError as error:

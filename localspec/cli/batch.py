@@ -375,7 +375,8 @@ def digest(
     are the sampling options that do not hold there unless they are set. `mmproj` is the sha256 of the encoders.
     """
     options = asdict(form.options)
-    for name, usual in (("think", None), ("min_tokens", 0), ("ignore_eos", False)):
+    later = {"think": None, "min_tokens": 0, "ignore_eos": False, "template_kwargs": None}
+    for name, usual in later.items():
         if options[name] == usual:  # as before there was such an option
             del options[name]
     return options_digest(

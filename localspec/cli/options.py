@@ -129,7 +129,7 @@ SECTIONS = {
             *("system", "go_on", "stop", "json_schema", "regex", "gate"),
             *("json_", "code", "quiet", "think", "show_thinking"),
         ),
-        ("persona", "grammar", "lark", "keep", "raw", "workload"),
+        ("persona", "grammar", "lark", "keep", "raw", "workload", "template_kwargs"),
     ),
     "Files and tools": (
         ("files", "template", "docs", "tools", "mcp"),

@@ -45,6 +45,7 @@ from localspec.engine.protocol import (
 )
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message, checked_text
+from localspec.options import ReplyOptions
 
 
 class StateLeftError(Exception):
@@ -202,7 +203,7 @@ class Answering:
     def _shortened(self, request: Request) -> tuple[Request, int]:
         """Return a request without the oldest messages that do not fit, and how many these are."""
         messages, n_ctx = request.messages, self._assistant.models.target.n_ctx
-        length = partial(self._length, tools=request.tools, think=request.options.think)
+        length = partial(self._length, tools=request.tools, options=request.options)
         dropped = dropped_to_fit(messages, n_ctx, request.options.max_tokens, length)
         system = messages[:1] if messages[0].role == "system" else ()
         left = (*system, *messages[len(system) + dropped :])
@@ -251,7 +252,7 @@ class Answering:
         models = self._assistant.models
         if isinstance(question, Count):
             _require_question(question.messages)
-            tokens = self._length(question.messages, question.tools, question.think)
+            tokens = self._length(question.messages, question.tools, question.options)
             return Counted(question.id, tokens, models.target.n_ctx)
         if isinstance(question, Tokenize):
             special = question.add_special
@@ -302,11 +303,14 @@ class Answering:
         self._chance = chance_of_acceptance(by_draft_model(job.rounds)) or self._chance
 
     def _length(
-        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        options: ReplyOptions | None = None,
     ) -> int:
         request = Request(0, tuple(messages), tools=tuple(tools))
         conversation = self._assistant.known.conversation(request)
-        return len(self._assistant.prompt_tokens(conversation, think))
+        return len(self._assistant.prompt_tokens(conversation, options))
 
 
 def failure(number: int | None, error: Exception) -> Failed:

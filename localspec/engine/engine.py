@@ -55,7 +55,7 @@ from localspec.engine.protocol import (
 )
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import Message
-from localspec.options import LaunchOptions
+from localspec.options import LaunchOptions, ReplyOptions
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -140,10 +140,14 @@ class Respondent(ABC):
         """Yield the notices that answer a question, as they come."""
 
     async def count(
-        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        options: ReplyOptions | None = None,
     ) -> int:
-        """Return how many tokens a conversation takes, with the functions that its model may call, where the reply is to `think` so."""
-        return (await self._one(Count(0, tuple(messages), tuple(tools), think), Counted)).tokens
+        """Return how many tokens a conversation takes, with the functions that its model may call, where the reply is made so."""
+        asked = Count(0, tuple(messages), tuple(tools), options or ReplyOptions())
+        return (await self._one(asked, Counted)).tokens
 
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids."""

@@ -16,7 +16,7 @@ from localspec.chat.request import Request
 from localspec.display import printable
 from localspec.errors import UsageError
 from localspec.messages import Message, Tagged
-from localspec.options import LaunchOptions
+from localspec.options import LaunchOptions, ReplyOptions
 
 VERSION = 20
 # Thirty photographs in base64. A context of a million tokens is far below it.
@@ -76,12 +76,12 @@ class Load(Tagged, frozen=True):
 
 
 class Count(Tagged, frozen=True):
-    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`. `think` is that of the reply."""
+    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`. `options` are those of the reply."""
 
     id: int
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
-    think: str | None = None
+    options: ReplyOptions = ReplyOptions()
 
 
 class Tokenize(Tagged, frozen=True):

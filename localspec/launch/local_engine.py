@@ -108,7 +108,7 @@ class LocalEngine(Engine):
         if isinstance(request.raw, str):
             return len(raw_tokens(request.raw, assistant.models.tokenizer))
         conversation = assistant.known.conversation(request)
-        return len(assistant.prompt_tokens(conversation, request.options.think))
+        return len(assistant.prompt_tokens(conversation, request.options))
 
     def _submit(self, question: Question) -> None:
         try:
@@ -133,7 +133,7 @@ def before_question(assistant: Assistant, request: Request) -> int:
 
     def tokens(question: str) -> list[int]:
         this = msgspec.structs.replace(request, messages=(*system, Message.user(question)))
-        return assistant.prompt_tokens(assistant.known.conversation(this), this.options.think)
+        return assistant.prompt_tokens(assistant.known.conversation(this), this.options)
 
     return common(tokens("a"), tokens("b"))
 

@@ -39,6 +39,7 @@ from localspec.models.entries import (
 )
 from localspec.models.ledger import TAILORED, with_pins
 from localspec.options import ReplyOptions, options_of
+from localspec.options.option import as_object
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
 from localspec.storage.toml import convert, key_error, parse_toml
@@ -145,7 +146,7 @@ class Registry:
             raise ModelUnavailable(_unknown("model", name, self.models))
         return entry
 
-    def sampling(self, name: str) -> dict[str, float | bool]:
+    def sampling(self, name: str) -> dict[str, float | bool | str]:
         """Return how a pair's target, or a model, answers by default, by the names of options."""
         known = self.name(name)
         entry = self.find(self.pairs[known].target if known in self.pairs else known)
@@ -335,7 +336,9 @@ def _model(key: str, table: object, file: str) -> ModelEntry:
     for name, value in sampling.items():
         choices = f"is not a known option: use one of {', '.join(options)}"
         require(name in options, choices, "sampling", name)
-        problem = options[name].problem(value)
+        if options[name].is_object and isinstance(value, dict):
+            sampling[name] = as_object(value)
+        problem = options[name].problem(sampling[name])
         require(problem is None, f"cannot be used: {problem}", "sampling", name)
     if read.files is not None:
         require(read.files and read.repo, "needs a repo, and at least one file", "files")

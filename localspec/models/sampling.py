@@ -34,7 +34,7 @@ _KEYS = {
 }
 BY_FILE = "recommended by the file"
 _OPTIONS = {each.name: each for each in options_of(SamplingParams)}
-Values = Mapping[str, float | bool]
+Values = Mapping[str, float | bool | str]
 
 
 def recommended(name: str, registry: Registry, *, offline: bool = True) -> tuple[Values, str]:

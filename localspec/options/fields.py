@@ -6,7 +6,13 @@ from typing import Any
 
 from localspec.errors import UsageError
 from localspec.options.option import Option, changed, cut, options_of
-from localspec.options.reply import FORBIDDEN, GRAMMARS, ReplyOptions, SamplingParams
+from localspec.options.reply import (
+    FORBIDDEN,
+    GRAMMARS,
+    THINK_VARIABLES,
+    ReplyOptions,
+    SamplingParams,
+)
 
 _OPTIONS = {each.name: each for each in options_of(ReplyOptions)}
 SAMPLING = tuple(each.name for each in options_of(SamplingParams))
@@ -22,6 +28,7 @@ _EFFORTS = {
     **dict.fromkeys(("high", "xhigh", "max"), "high"),
 }
 _EFFORT, _BUDGET, _SWITCHES = "reasoning_effort", "thinking_budget", ("enable_thinking", "thinking")
+KWARGS = "template_kwargs"
 THINKING = (_EFFORT, "chat_template_kwargs", "reasoning_budget_tokens")
 """What OpenAI's form has in place of `think`."""
 _BAN = -100
@@ -41,6 +48,9 @@ def with_fields(options: ReplyOptions, fields: Mapping[str, Any]) -> ReplyOption
         for name, option in _OPTIONS.items()
         if fields.get(name) is not None and name not in GRAMMARS
     }
+    if isinstance(fields.get(KWARGS), Mapping):  # beside those that are set
+        both = {**options.template_variables, **fields[KWARGS]}
+        given[KWARGS] = _value(_OPTIONS[KWARGS], both)
     return changed(options, given | _structure(fields))
 
 
@@ -54,21 +64,18 @@ def think_of(
 
     Args:
         effort: OpenAI's `reasoning_effort`.
-        variables: `chat_template_kwargs`; of these, a switch or an effort that is off counts first, then a budget, then an effort.
+        variables: `chat_template_kwargs`; of these, a switch or an effort that is off counts first, then a budget, then an
+            effort. The others are the template's, see `kwargs_of`.
         budget: most tokens of thoughts; less than none is no limit.
         names: what the user calls these three.
 
     Raises:
-        UsageError: a variable is none of thinking, or is of the wrong kind, or out of its range.
+        UsageError: a variable is of the wrong kind, or out of its range.
     """
     effort_name, variables_name, budget_name = names
-    given = {name: each for name, each in (variables or {}).items() if each is not None}
-    known = (*_SWITCHES, _EFFORT, _BUDGET)
+    known = {name: each for name, each in (variables or {}).items() if name in THINK_VARIABLES}
+    given = {name: each for name, each in known.items() if each is not None}
     for name, value in given.items():
-        if name not in known:
-            raise UsageError(
-                f"{variables_name} has {cut(name)}: only {', '.join(known)} are supported"
-            )
         kind = bool if name in _SWITCHES else str if name == _EFFORT else int
         if type(value) is not kind:
             raise UsageError(f"{variables_name}.{name} is {cut(value)}: it takes {_KINDS[kind]}")
@@ -87,6 +94,12 @@ def think_of(
     if level != "off" and most is not None and most >= 0:
         return most
     return level or ("on" if switches or most is not None else None)
+
+
+def kwargs_of(variables: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return those of `chat_template_kwargs` that only the template knows; None where there are none."""
+    own = {n: e for n, e in (variables or {}).items() if n not in THINK_VARIABLES and e is not None}
+    return own or None
 
 
 def schema_of(wanted: Any) -> tuple[Any, bool]:

@@ -5,6 +5,7 @@ chat's `/set` and the engine's wire are derived from these; none of them is know
 """
 
 import inspect
+import json
 import math
 import re
 import shlex
@@ -23,6 +24,7 @@ Kind = Literal["whole", "number", "switch", "text", "choice", "texts", "other"]
 T = TypeVar("T")
 D = TypeVar("D", bound="DataclassInstance")
 
+_LONGEST_OBJECT = 1 << 14
 _KINDS: dict[Any, Kind] = {
     int: "whole",
     float: "number",
@@ -64,6 +66,7 @@ class Option:
         others: gives further ones that it takes, if there are any: those of other packages.
         numbers: whether it takes whole numbers beside its choices, as texts.
         commas: whether several texts may stand in one, with commas between them.
+        is_object: whether it is a text of JSON, which files may write as a table.
         field: the field's name.
         kind: what values it takes.
         default: its value if it is not set.
@@ -85,6 +88,7 @@ class Option:
     others: Callable[[], Collection[str]] | None = None
     numbers: bool = False
     commas: bool = False
+    is_object: bool = False
     field: str = ""
     kind: Kind = "other"
     default: Any = None
@@ -100,6 +104,8 @@ class Option:
             return None
         if self.kind == "texts":
             value = self._texts(value)
+        if self.is_object and isinstance(value, Mapping):
+            value = as_object(value)
         if isinstance(value, bool) and {"on", "off"} <= {*self.choices}:
             value = "on" if value else "off"
         if self.numbers and isinstance(value, int):
@@ -152,7 +158,7 @@ class Option:
         """Return why the option cannot have a value, on one line; None if it can."""
         if value is None and self.may_be_unset:
             return None
-        if not self._fits(value):
+        if not self._fits(value) or (self.is_object and not _is_object(value)):
             return f"{self.field} is {cut(value)}: it takes {self.takes}"
         if not self._is_choice(value):
             wanted = f"it takes {self.takes}" if self.numbers else ""
@@ -289,6 +295,28 @@ def check(options: "DataclassInstance") -> None:
         problem = option.problem(getattr(options, option.field))
         if problem is not None:
             raise UsageError(problem)
+
+
+def as_object(value: object) -> str:
+    """Return an object as a text of JSON, the same for the same object.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(value) from error
+
+
+def _is_object(value: object) -> bool:
+    """Return whether a text is an object of JSON, and none that is longer than people write."""
+    text = str(value)
+    try:
+        read = json.loads(text) if len(text) <= _LONGEST_OBJECT else None
+        return isinstance(read, dict) and bool(as_object(read))
+    except (ValueError, RecursionError):
+        return False
 
 
 def cut(value: object) -> str:

@@ -2,13 +2,14 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from localspec.errors import UsageError
-from localspec.options.option import check, option
+from localspec.options.option import as_object, check, cut, option
 
 GRAMMARS = ("grammar", "json_schema", "regex", "lark")
 """The options that say what an answer has to look like; they cannot be combined."""
@@ -18,6 +19,27 @@ PASSAGE_TOKENS, LEAST_PASSAGE_TOKENS = 1500, 600
 _MOST = 10_000
 THINK = ("on", "off", "low", "medium", "high")
 """How a reasoning model may think; a number is the most tokens of its thoughts."""
+THINK_VARIABLES = ("enable_thinking", "thinking", "reasoning_effort", "thinking_budget")
+"""Variables of templates that `think` sets."""
+OWN_VARIABLES = frozenset(
+    [
+        "messages",
+        "tools",
+        "functions",
+        "documents",
+        "add_generation_prompt",
+        "bos_token",
+        "eos_token",
+        "date_string",
+        "datetime",
+        "strftime_now",
+        "raise_exception",
+        "loop",
+        "self",
+    ]
+)
+"""Those that say the conversation, the model's file and the clock."""
+_VARIABLE = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 FORBIDDEN = -float(_MOST)
 """The bias of a token that must not be chosen, whatever its logit is."""
 
@@ -100,6 +122,7 @@ class ReplyOptions:
         regex: Make the answer match this regular expression.
         lark: Make the answer follow this Lark grammar.
         think: How a reasoning model thinks: on, off, low, medium, high, or at most N tokens. Default: the model's own.
+        template_kwargs: Variables that the model's chat template reads, such as '{"preserve_thinking": true}'.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two of `GRAMMARS` are given. Whether one is
@@ -128,9 +151,18 @@ class ReplyOptions:
     )
     min_tokens: int = option(0, least=0)
     ignore_eos: bool = option(False)
+    template_kwargs: str | None = option(
+        None,
+        *("sampling", "JSON"),
+        is_object=True,
+        takes="an object of the chat template's variables, such as '{\"preserve_thinking\": true}'",
+    )
 
     def __post_init__(self) -> None:
         check(self)
+        if self.template_kwargs is not None:
+            variables = template_variables(self.template_kwargs)
+            object.__setattr__(self, "template_kwargs", as_object(variables) if variables else None)
         if "" in self.stop:
             raise UsageError('a stop string is "": give it at least one character')
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -144,10 +176,30 @@ class ReplyOptions:
             object.__setattr__(self, "json_schema", _as_text(self.json_schema))
 
     @property
+    def template_variables(self) -> dict[str, Any]:
+        """`template_kwargs` as an object; empty without any."""
+        return json.loads(self.template_kwargs) if self.template_kwargs else {}
+
+    @property
     def answer_grammar(self) -> tuple[str, str] | None:
         """What binds the answer: which of `GRAMMARS`, and its text; None where the answer is free."""
         texts = ((name, getattr(self, name)) for name in GRAMMARS)
         return next(((name, text) for name, text in texts if text is not None), None)
+
+
+def template_variables(text: str) -> dict[str, Any]:
+    """Return the variables of a chat template that an object gives, as a text of JSON.
+
+    Raises:
+        UsageError: a name is none of a variable, or is set by localspec.
+    """
+    given: dict[str, Any] = json.loads(text)
+    for name in given:
+        if name in THINK_VARIABLES:
+            raise UsageError(f"template_kwargs has {name}: set think instead")
+        if name in OWN_VARIABLES or not _VARIABLE.fullmatch(name):
+            raise UsageError(f"template_kwargs has {cut(name)}, which cannot be set: remove it")
+    return given
 
 
 def _as_text(schema: object) -> str:

@@ -68,6 +68,9 @@ def body_of(
         if request.messages[-1].role == "assistant" and kind in {VLLM, SGLANG}:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         body |= _thinking(options.think, kind)
+        if variables := options.template_variables:
+            of_thinking = body.get("chat_template_kwargs", {})
+            body["chat_template_kwargs"] = {**of_thinking, **variables}
         body |= _tools(request, offer)
     else:
         body["prompt"] = request.raw

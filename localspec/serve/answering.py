@@ -220,8 +220,7 @@ class Service:
         policy = request.call_policy.under(self.rules)
         if request.raw is None:
             tools = [each for each in request.tools if policy.offers(each.name)]
-            think = request.options.think
-            tokens = await resident.backend.count(request.messages, tools, think)
+            tokens = await resident.backend.count(request.messages, tools, request.options)
         else:
             ids = request.raw
             if isinstance(ids, str):
@@ -234,12 +233,15 @@ class Service:
             )
 
     async def count(
-        self, messages: Sequence[Message], tools: Sequence[Tool] = (), think: str | None = None
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        options: ReplyOptions | None = None,
     ) -> int:
-        """Return how many tokens a conversation takes, once the model is there, where the reply is to `think` so."""
+        """Return how many tokens a conversation takes, once the model is there, where the reply is made so."""
         async with self.use() as backend:
             offered = [each for each in tools if self.rules.offers(each.name)]
-            return await backend.count(messages, offered, think)
+            return await backend.count(messages, offered, options)
 
     async def tokens(self, question: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or the texts of ids, once the model is there."""

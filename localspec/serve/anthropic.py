@@ -92,7 +92,7 @@ async def messages(request: HttpRequest, service: Service) -> Answers:
         body.max_tokens,
         stop=stop,
         response_format=form,
-        think=body.think_wanted(),
+        **body.template_wanted(),
     )
     offer = anthropic_offer(body.tools, body.tool_choice)
     prompt = Request(
@@ -113,8 +113,8 @@ async def count_tokens(request: HttpRequest, service: Service) -> Response:
     body = await body_of(request, CountBody, media=True)
     service = service.of(body.model)
     offer = anthropic_offer(body.tools, body.tool_choice)
-    options = with_fields(service.options, {"think": body.think_wanted()})
-    counted = service.count(_messages(body, service), offer.tools, options.think)
+    options = with_fields(service.options, body.template_wanted())
+    counted = service.count(_messages(body, service), offer.tools, options)
     tokens = await unless_gone(request, counted)
     return JSONResponse({"input_tokens": tokens})
 

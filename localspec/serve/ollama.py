@@ -200,7 +200,7 @@ async def _options(body: OllamaBody, usual: ReplyOptions) -> ReplyOptions:
         body.num_predict,
         penalty_last_n=_WHOLE_CONTEXT if last is not None and last < 0 else last,
         response_format=_form(body.format),
-        think=body.think_wanted(),
+        **body.template_wanted(),
     )
 
 

@@ -163,7 +163,7 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
             "continue_final_message is true, and the last message is not the assistant's: leave it out"
         )
     body.logit_bias = await biases_by_id(body.logit_bias, service)
-    options = await reply_options(body, service.options, limit, think=body.think_wanted())
+    options = await reply_options(body, service.options, limit, **body.template_wanted())
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_of("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
@@ -185,9 +185,9 @@ async def count_chat(request: HttpRequest, service: Service) -> Response:
     body = await body_of(request, ChatBody, media=True)
     service = service.of(body.model)
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
-    options = with_fields(service.options, {"think": body.think_wanted()})
+    options = with_fields(service.options, body.template_wanted())
     messages = conversation(body.messages, service.folder)
-    tokens = await unless_gone(request, service.count(messages, offer.tools, options.think))
+    tokens = await unless_gone(request, service.count(messages, offer.tools, options))
     return JSONResponse({"input_tokens": tokens})
 
 

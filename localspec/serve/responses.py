@@ -78,8 +78,8 @@ async def responses(request: HttpRequest, service: Service) -> Answers:
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     wanted = _LOGPROBS in body.include or body.top_logprobs
     limit = body.max_output_tokens
-    form, think = body.text.format, body.think_wanted()
-    options = await reply_options(body, service.options, limit, response_format=form, think=think)
+    form, wanted_of = body.text.format, body.template_wanted()
+    options = await reply_options(body, service.options, limit, response_format=form, **wanted_of)
     messages, left_out = _messages(body, service)
     prompt = Request(
         0,
@@ -101,9 +101,9 @@ async def count_tokens(request: HttpRequest, service: Service) -> Response:
     body = await body_of(request, ResponsesBody, media=True)
     service = service.of(body.model)
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
-    options = with_fields(service.options, {"think": body.think_wanted()})
+    options = with_fields(service.options, body.template_wanted())
     messages, _ = _messages(body, service)
-    tokens = await unless_gone(request, service.count(messages, offer.tools, options.think))
+    tokens = await unless_gone(request, service.count(messages, offer.tools, options))
     return JSONResponse({"object": "response.input_tokens", "input_tokens": tokens})
 
 

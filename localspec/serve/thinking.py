@@ -11,7 +11,7 @@ import msgspec
 
 from localspec.errors import UsageError
 from localspec.options import cut
-from localspec.options.fields import think_of
+from localspec.options.fields import KWARGS, kwargs_of, think_of
 from localspec.serve.bodies import AnswerFields
 
 _BUDGETS = (
@@ -80,6 +80,14 @@ class ThinkingFields(AnswerFields, kw_only=True):
             else:
                 variables.setdefault("enable_thinking", True)
         return think_of(effort, variables, budget, (effort_name, _VARIABLES, budget_name))
+
+    def template_wanted(self) -> dict[str, Any]:
+        """Return the options that a chat template reads, by all of these: how to think, and variables of its own.
+
+        Raises:
+            UsageError: see `think_wanted`.
+        """
+        return {"think": self.think_wanted(), KWARGS: kwargs_of(self.chat_template_kwargs)}
 
     def effort(self) -> Iterator[tuple[str, str | None]]:
         """Yield what an interface has beside the usual names of an effort, the name first."""

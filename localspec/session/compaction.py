@@ -145,7 +145,8 @@ def options_for(options: ReplyOptions, n_ctx: int, *, stop_loops: bool = True) -
     """
     most = max(_LEAST_TOKENS, n_ctx // _SUMMARY_SHARE) if n_ctx else _USUAL_TOKENS
     made = ReplyOptions(options.sampling, options.seed, most)
-    return replace(made, stop_loops=stop_loops, think=options.think)
+    kwargs = options.template_kwargs
+    return replace(made, stop_loops=stop_loops, think=options.think, template_kwargs=kwargs)
 
 
 def branched(message: StoredMessage, ids: Mapping[int, int]) -> str:

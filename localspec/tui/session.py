@@ -877,4 +877,4 @@ class Session:
 
     async def _count(self, turns: Sequence[Message], tools: "Sequence[Tool]") -> None:
         with suppress(LocalspecError):  # nothing is loaded
-            self._counted = await self.engine.count(turns, tools, self.settings.options.think)
+            self._counted = await self.engine.count(turns, tools, self.settings.options)

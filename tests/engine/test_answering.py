@@ -94,7 +94,7 @@ def test_tokens_are_counted_as_the_reply_is_to_think() -> None:
     made.assistant.models = replace(made.assistant.models, template_source=source)
     answering, question = Answering(made, notices.append), (Message.user("hello"),)
     for think in (None, "off"):
-        counted = answering.answer(Count(1, question, think=think))
+        counted = answering.answer(Count(1, question, options=replace(GREEDY, think=think)))
         assert isinstance(counted, Counted)
         finish(answering, Request(2, question, replace(GREEDY, think=think)))
         assert isinstance(notices[-1], Finished)

@@ -257,6 +257,8 @@ WRAPPED = {"name": "answer", "strict": True, "schema": {"type": "object"}}
         ("sglang", ReplyOptions(grammar='root ::= "a"'), (), {"ebnf": 'root ::= "a"'}),
         ("llamacpp", ReplyOptions(grammar='root ::= "a"'), (), {"grammar": 'root ::= "a"'}),
         ("x", ReplyOptions(think="off"), (), {"chat_template_kwargs": {"enable_thinking": False}}),
+        ("x", ReplyOptions(template_kwargs='{"clear_thinking": false}'), (), {"chat_template_kwargs": {"clear_thinking": False}}),
+        ("x", ReplyOptions(think="on", template_kwargs='{"a": 1}'), (), {"chat_template_kwargs": {"enable_thinking": True, "a": 1}}),
         ("x", ReplyOptions(think="low"), (), {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "low"}),
         ("localspec", ReplyOptions(think="64"), (), {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_budget_tokens": 64}),
         ("vllm", ReplyOptions(think="64"), (), {"chat_template_kwargs": {"enable_thinking": True}, "thinking_token_budget": 64}),

@@ -186,7 +186,9 @@ def test_how_to_think_is_read_in_each_interfaces_form(
     [
         (CHAT, {"reasoning_effort": "hard"}, "reasoning_effort is 'hard': choose one of none"),
         (CHAT, {"reasoning_effort": 3}, "reasoning_effort"),
-        (CHAT, {"chat_template_kwargs": {"style": "x"}}, "has 'style': only"),
+        (CHAT, {"chat_template_kwargs": {"style": "x"}}, "does not read 'style'"),
+        (CHAT, {"chat_template_kwargs": {"messages": []}}, "has 'messages', which cannot be set"),
+        (CHAT, {"chat_template_kwargs": {"a b": 1}}, "has 'a b', which cannot be set"),
         (CHAT, {"chat_template_kwargs": {"thinking": "no"}}, "true or false"),
         (CHAT, {"chat_template_kwargs": {"thinking_budget": True}}, "a whole number"),
         (CHAT, {"chat_template_kwargs": [1]}, "chat_template_kwargs"),
@@ -222,7 +224,7 @@ def test_tokens_are_counted_of_a_prompt_for_the_thoughts_that_are_wanted(server:
         assert answer.status_code == 200, answer.text
         question = server.asked[-1]
         assert isinstance(question, Count)
-        assert question.think == think
+        assert question.options.think == think
 
 
 @EVERY

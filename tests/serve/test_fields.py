@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from localspec.engine.protocol import Count
 from localspec.serve.anthropic import MessagesBody
 from localspec.serve.bodies import _ELSEWHERE, _UNSUPPORTED, AnswerFields
 from localspec.serve.llama_server import ContinueBody, InfillBody
@@ -129,7 +130,9 @@ def test_a_text_without_a_template_has_no_thoughts_to_switch_off(server: Served,
 def test_tokens_are_counted_with_thoughts_switched_off_by_any_name(server: Served) -> None:
     for more in OFF:
         assert server.post(COUNT, messages=[user("hello")], **more).status_code == 200, more
-        assert getattr(server.asked[-1], "think", None) == "off", more
+        question = server.asked[-1]
+        assert isinstance(question, Count)
+        assert question.options.think == "off", more
 
 
 @pytest.mark.parametrize("path", BODIES)
