@@ -127,6 +127,7 @@ class CachedModel:
     truncate_s: float = 0.0
     in_chunks: int = 0
     copies: bool = True
+    owner: str = ""
     _buffer: Logits | None = None
 
     @property

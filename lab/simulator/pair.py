@@ -51,6 +51,7 @@ class VirtualModel:
     truncate_s: float = 0.0
     in_chunks: int = 0
     copies: bool = True
+    owner: str = ""
     fresh: int = 1 << 20
     longest: int = 1 << 20
     in_one_pass: bool = False

@@ -365,7 +365,7 @@ class Assistant:
                 job.is_known = not request.ephemeral
             calling = self._calling(job.conversation)
             tokens = job.prompt(self.models, lambda: self.template, media_tokens)
-            job.slot = slot = self._slot(tokens, free)
+            job.slot = slot = self._slot(tokens, free, request.owner)
             if request.id not in self._cancelled:  # else no other has to lose anything for it
                 self._make_ready(request, slot, tokens)
             job.policy = self.policies[slot] if job.make_policy is None else job.make_policy(slot)
@@ -417,11 +417,11 @@ class Assistant:
             return None  # what may not be called needs no form
         return Calling.of(conversation, self.call_dialect)
 
-    def _slot(self, tokens: list[int], free: Sequence[int]) -> int:
+    def _slot(self, tokens: list[int], free: Sequence[int], owner: str) -> int:
         """Return where a prompt goes.
 
         Of the sequences that have nothing, or mostly the beginning of this prompt, the one that knows most of it.
-        Where each holds another conversation, the one that was not used for longest.
+        Where each holds another conversation, or another owner's, the one that was not used for longest.
         What a sequence copies from another counts as known, so that a beginning that several share is evaluated once.
         """
         targets = self.models.targets
@@ -429,16 +429,19 @@ class Assistant:
 
         def worth(slot: int) -> tuple[bool, int, int, int]:
             view = targets.views[slot]
-            own = len(tokens) - targets.missing(slot, wanted)
+            mine = view.owner == owner
+            own = len(tokens) - targets.missing(slot, wanted) if mine else 0
             if 2 * own < view.n_cached:
                 return False, 0, 0, -self._used[slot]
-            return True, view.common_prefix(tokens), own, -self._used[slot]
+            return True, view.common_prefix(tokens) if mine else 0, own, -self._used[slot]
 
         return max(free, key=worth)
 
     def _make_ready(self, request: Request, slot: int, tokens: list[int]) -> None:
         """Have a sequence hold what is of use for a prompt, as far as the request lets it."""
         view = self.models.targets.views[slot]
+        if view.owner != request.owner:
+            self._hand_over(slot, request.owner)
         view.copies = request.keep is None
         if request.deterministic:  # a chunk that begins elsewhere is another one
             view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
@@ -448,6 +451,14 @@ class Assistant:
                 sequences.views[slot].truncate(request.keep)
         elif self._prefixes is not None and not request.deterministic:
             self._prefixes.ready(slot, tokens)
+
+    def _hand_over(self, slot: int, owner: str) -> None:
+        """Have a sequence, and the drafter's, forget what they hold of another owner, who finds it kept where it can be."""
+        if self._prefixes is not None:
+            self._prefixes.keep(slot)
+        for sequences in self.models.by_role().values():
+            sequences.views[slot].truncate(0)
+            sequences.views[slot].owner = owner
 
     def _cancel_running(self, number: int) -> None:
         """Cancel a request that runs, if it is among the cancelled ones."""
@@ -476,7 +487,7 @@ class Assistant:
             conversation, text = job.conversation, ended.value.text
             message = Message.assistant(text) if conversation is None else conversation.messages[-1]
             if job.is_known and job.conversation is not None:
-                self.known.remember(job.conversation)
+                self.known.remember(job.conversation, job.request.owner)
             self._emit(job, Finished(ended.value, message))
         elif ended.error is not None:
             self._events.append((job.request.id, RequestFailed(ended.error)))

@@ -272,6 +272,15 @@ class Conversation:
         self._segments = (*prompt.segments, *([Segment(written, tuple(tokens))] if text else []))
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was said to someone, and the ids of it."""
+
+    messages: tuple[Message, ...]
+    segments: tuple[Segment, ...]
+    owner: str
+
+
 class KnownConversations:
     """The ids of the last conversations, so that their next turns evaluate only what is new.
 
@@ -284,15 +293,17 @@ class KnownConversations:
 
     def __init__(self, most: int) -> None:
         self.last: tuple[Segment, ...] = ()
-        self._known: deque[tuple[tuple[Message, ...], tuple[Segment, ...]]] = deque(maxlen=most)
+        self._owner = ""  # of the last
+        self._known: deque[_Known] = deque(maxlen=most)
 
     def conversation(self, request: Request) -> Conversation:
         """Return the conversation of a request, with the ids of the one that begins most like it."""
-        beginnings = [_common(request.messages, messages) for messages, _ in self._known]
-        remembered, longest = self.last, max(beginnings, default=0)
-        if longest:  # of equal ones the last that was said
+        known = [each for each in self._known if each.owner == request.owner]
+        beginnings = [_common(request.messages, each.messages) for each in known]
+        remembered = self.last if self._owner == request.owner else ()
+        if longest := max(beginnings, default=0):  # of equal ones the last that was said
             at = len(beginnings) - 1 - beginnings[::-1].index(longest)
-            remembered = self._known[at][1]
+            remembered = known[at].segments
         return Conversation(
             messages=request.messages,
             remembered=remembered,
@@ -300,17 +311,21 @@ class KnownConversations:
             call_policy=request.call_policy,
         )
 
-    def remember(self, conversation: Conversation) -> None:
-        """Keep the ids of what was said, in place of those of an earlier state of it."""
-        messages, self.last = conversation.messages, conversation.remembered
-        earlier = [each for each in self._known if _common(each[0], messages) == len(each[0])]
+    def remember(self, conversation: Conversation, owner: str = "") -> None:
+        """Keep the ids of what was said for someone, in place of those of an earlier state of it."""
+        messages, self.last, self._owner = conversation.messages, conversation.remembered, owner
+        earlier = [
+            each
+            for each in self._known
+            if each.owner == owner and _common(each.messages, messages) == len(each.messages)
+        ]
         for each in earlier:
             self._known.remove(each)
-        self._known.append((messages, self.last))
+        self._known.append(_Known(messages, self.last, owner))
 
     def restore(self, remembered: tuple[Segment, ...]) -> None:
         """Know only this, which the sequences hold now."""
-        self.last = remembered
+        self.last, self._owner = remembered, ""
         self._known.clear()
 
 

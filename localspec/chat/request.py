@@ -34,6 +34,7 @@ class Request(Tagged, frozen=True):
         logprobs: report how likely every token was, and so many of the likeliest beside it; None reports nothing.
         deterministic: use only whole cached chunks, so that no bit depends on what was answered before.
         client: the sender. Of the requests that wait, those of the client with the fewest under way go first, in turns.
+        owner: whose evaluated tokens may be used, and who may use those of this request; empty where all share theirs.
         tools: functions that the model may call.
         call_policy: which of them, how often and in what order.
         conversation: the history's number of the conversation, so that what is said may go into the store, and leave it with
@@ -65,6 +66,7 @@ class Request(Tagged, frozen=True):
     echo: bool = False
     prediction: str = ""
     given: tuple[str, ...] = ()
+    owner: str = ""
 
     @property
     def question(self) -> str:
@@ -115,6 +117,9 @@ class Observer(Protocol):
 
 class Prefixes(Protocol):
     """Keeps what sequences have evaluated; nothing of it may fail."""
+
+    def keep(self, slot: int) -> None:
+        """Keep what a free sequence holds: it is about to lose it."""
 
     def ready(self, slot: int, tokens: Sequence[int]) -> None:
         """Prepare a free sequence for a prompt: keep what it would lose, and put back what is known of the prompt."""

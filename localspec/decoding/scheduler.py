@@ -35,11 +35,13 @@ class SequenceView(LanguageModel, Protocol):
         in_chunks: tokens that it holds and that were evaluated in whole chunks from the first one on, as a prompt
             alone is.
         copies: whether it may copy what another sequence of the model holds.
+        owner: for whom the tokens were evaluated that it holds.
     """
 
     truncate_s: float
     in_chunks: int
     copies: bool
+    owner: str
 
     @property
     def n_cached(self) -> int:

@@ -38,11 +38,17 @@ class _State:
         tokens: ids of it.
         size: in bytes.
         written: is done as soon as it is on the disk.
+        owner: of the sequence that held it; no other's gets it.
     """
 
     tokens: tuple[int, ...]
     size: int
     written: Future[None]
+    owner: str = ""
+
+    def common(self, tokens: Sequence[int], owner: str) -> int:
+        """Return how many tokens a text of someone begins with that are the same; none of another's."""
+        return common(self.tokens, tokens) if self.owner == owner else 0
 
 
 class KeptPrefixes:
@@ -68,6 +74,11 @@ class KeptPrefixes:
         # The one that was of use last is the last.
         self._states: dict[Path, _State] = dict(self._stored())
 
+    def keep(self, slot: int) -> None:
+        """Save what a sequence is about to lose."""
+        if not self._sequences[slot].native.copies_wait:
+            self._keep(self._sequences[slot])
+
     def ready(self, slot: int, tokens: Sequence[int]) -> None:
         """Prepare a sequence for a prompt: what it would lose is saved, and what is known of the prompt is read.
 
@@ -81,7 +92,7 @@ class KeptPrefixes:
         if 2 * LlamaSequence.common_prefix(sequence, tokens) < sequence.n_cached:
             self._keep(sequence)
         known = sequence.common_prefix(tokens)
-        shared = {path: common(state.tokens, tokens) for path, state in self._states.items()}
+        shared = self._shared(tokens, sequence.owner)
         path = max(shared, key=lambda each: shared[each], default=None)
         if path is None or shared[path] - known < _WORTH_KEEPING:
             return
@@ -114,15 +125,20 @@ class KeptPrefixes:
         with suppress(OSError):
             for path in sorted(self._shelf.iterdir(), key=lambda each: each.stat().st_mtime):
                 try:
-                    tokens = extra_of_state(self._sequences[0], path, self._identity)["tokens"]
-                    yield path, _State(tuple(map(int, tokens)), _size(path), done)
+                    said = extra_of_state(self._sequences[0], path, self._identity)
+                    tokens, owner = tuple(map(int, said["tokens"])), str(said.get("owner", ""))
+                    yield path, _State(tokens, _size(path), done, owner)
                 except (StateUnfitError, LookupError, TypeError, ValueError):
                     shutil.rmtree(path, ignore_errors=True)
+
+    def _shared(self, tokens: Sequence[int], owner: str) -> dict[Path, int]:
+        """Return how much of someone's text each state begins with."""
+        return {path: state.common(tokens, owner) for path, state in self._states.items()}
 
     def _keep(self, sequence: LlamaSequence) -> None:
         """Have written what a sequence holds, unless there is as much already, in place of shorter beginnings of it."""
         tokens = sequence.cached
-        shared = {path: common(state.tokens, tokens) for path, state in self._states.items()}
+        shared = self._shared(tokens, sequence.owner)
         if len(tokens) - max(shared.values(), default=0) < _WORTH_KEEPING:
             return
         size = size_of_state(sequence)
@@ -130,11 +146,14 @@ class KeptPrefixes:
         if self._written() + waiting + size > MOST_BYTES:
             return
         try:
-            copy = state_copy(sequence, self._identity, {"tokens": tokens})
+            said = {"tokens": tokens, "owner": sequence.owner}
+            copy = state_copy(sequence, self._identity, said)
         except StateUnfitError:
             return
         beginnings = [
-            path for path, state in self._states.items() if shared[path] == len(state.tokens)
+            path
+            for path, state in self._states.items()
+            if state.owner == sequence.owner and shared[path] == len(state.tokens)
         ]
         others = [path for path in self._states if path not in beginnings]
         for path in [*beginnings, *others[: max(0, len(others) + 1 - MOST_STATES)]]:
@@ -144,7 +163,7 @@ class KeptPrefixes:
         names = {path.name for path in self._states}
         path = self._shelf / next(str(n) for n in range(MOST_STATES) if str(n) not in names)
         written = self._disk.submit(self._write, copy, path, size)
-        self._states[path] = _State(tokens, size, written)
+        self._states[path] = _State(tokens, size, written, sequence.owner)
 
     def _write(self, copy: StateCopy, path: Path, size: int) -> None:
         with suppress(OSError, StateUnfitError):

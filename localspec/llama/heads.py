@@ -210,6 +210,7 @@ class HeadSequence:
     truncate_s = 0.0
     in_chunks = 0
     copies = True
+    owner = ""
     in_one_pass = False
 
     def __init__(self, heads: LlamaHeads, number: int, target: TargetRows) -> None:

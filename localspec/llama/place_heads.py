@@ -145,6 +145,7 @@ class _Place(ABC):
     truncate_s = 0.0
     in_chunks = 0
     copies = True
+    owner = ""
     fresh = 1024
     in_one_pass = False
 

@@ -38,6 +38,7 @@ class LlamaSequence:
         run_end: the place behind the pass that followed those whole chunks, if nothing came after it.
         skipped: how many of the tokens that it holds take no position, as most of a picture's in M-RoPE.
         copies: whether it may copy what another sequence holds.
+        owner: for whom the tokens were evaluated that it holds; it copies from no other's.
     """
 
     # Of what no part can be removed but by snapshots: how many of the last tokens there are snapshots before.
@@ -50,6 +51,7 @@ class LlamaSequence:
         self.truncate_s = 0.0
         self.in_chunks = self.run_end = self.skipped = 0
         self.copies = True
+        self.owner = ""
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
         self.max_rows = native.max_rows

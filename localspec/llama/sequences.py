@@ -203,7 +203,8 @@ class _Sibling(LlamaSequence):
         own = LlamaSequence.common_prefix(self, tokens)
         if not (self.sharing and self.copies) or len(tokens) - own < _WORTH_COPYING:
             return own, None
-        others = [each for each in self._family if each is not self]
+        family = self._family
+        others = [each for each in family if each is not self and each.owner == self.owner]
         shared = [LlamaSequence.common_prefix(each, tokens) for each in others]
         most = max(shared, default=0)
         if most - own < _WORTH_COPYING:

@@ -39,7 +39,7 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue, senses_of
-from localspec.serve.http import CLIENT, GATE, code_of, error_body, sizes_of, status_of
+from localspec.serve.http import CLIENT, GATE, OWNER, code_of, error_body, sizes_of, status_of
 from localspec.serve.residence import Residence, ServedModel, State
 from localspec.toolbox.folder import Folder
 
@@ -183,6 +183,7 @@ class Service:
         request = msgspec.structs.replace(
             request,
             client=http.scope.get(CLIENT, ""),
+            owner=http.scope.get(OWNER, ""),
             gate=http.scope.get(GATE, ""),
             call_policy=request.call_policy.under(self.rules),
             rounds=False,

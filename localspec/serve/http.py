@@ -21,6 +21,8 @@ from localspec.storage.paths import data_dir
 
 CLIENT = "localspec.client"
 """The name of the client in a request's scope."""
+OWNER = "localspec.owner"
+"""Who of the clients may use what was evaluated for it: each of its key, and all without keys."""
 GATE = "localspec.gate"
 """The gate of that client, empty without one."""
 _RETRY_S = 2
@@ -117,6 +119,7 @@ class _Keys:
             return
         peer = (scope.get("client") or ("",))[0]
         scope[CLIENT] = self._guard.client(headers, str(peer))
+        scope[OWNER] = scope[CLIENT] if self._guard.keys else ""
         scope[GATE] = self._guard.gate_of(headers)
         await self._app(scope, receive, send)
 

@@ -123,6 +123,7 @@ class ScriptedModel:
     truncate_s: float = 0.0
     in_chunks: int = 0
     copies: bool = True
+    owner: str = ""
 
     @property
     def n_cached(self) -> int:

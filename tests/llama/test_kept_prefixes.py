@@ -196,3 +196,32 @@ def test_no_more_is_written_in_an_hour_than_may_be_kept(shelf: Shelf, monkeypatc
     known = {*shelf.files()}
     shelf.write("b")
     assert {*shelf.files()} - known, "a damaged account forbids nothing"
+
+
+def test_what_was_kept_of_one_owner_is_read_for_no_other(shelf: Shelf) -> None:
+    for view in shelf.before.views:
+        view.owner = "ann"
+    shelf.write()
+    for owner in ("bob", "", "ann "):
+        for view in shelf.after.views:
+            view.owner = owner
+        assert shelf.read(shelf.tokens) == [0, 0, 0]
+    for view in shelf.after.views:
+        view.owner = "ann"
+    assert shelf.read(shelf.tokens)[0] == len(shelf.tokens)
+
+
+def test_another_owner_takes_over_nothing_and_loses_nothing(shelf: Shelf) -> None:
+    kept = KeptPrefixes(shelf.folder, shelf.before.views, "a")
+    ann, bob = shelf.before.views[1], shelf.before.views[0]
+    ann.owner, bob.owner = "ann", "bob"
+    assert bob.common_prefix(shelf.tokens) < len(shelf.tokens), "it copies from no other owner"
+    kept.keep(1)
+    ann.truncate(0)
+    ann.owner = "bob"
+    kept.ready(1, [*shelf.tokens, 1])
+    assert ann.n_cached == 0
+    ann.owner = "ann"
+    kept.ready(1, [*shelf.tokens, 1])
+    assert ann.n_cached == len(shelf.tokens)
+    kept.close()

@@ -7,7 +7,7 @@ import pytest
 from localspec.cli.servers import keys_of
 from localspec.errors import UsageError
 from localspec.serve.http import Guard
-from tests.serve.serving import served
+from tests.serve.serving import CHAT, Served, served, user
 
 FIRST, SECOND, THIRD = "sk-0123456789abcdef", "sk-fedcba9876543210", "a#b-0123456789abcd"
 FILE = f"""# keys of the office
@@ -47,3 +47,35 @@ def test_one_a_line_is_a_key_and_no_name_or_comment_is(
         file.chmod(mode)
         assert keys_of(str(file)) == {FIRST: ""}, "a byte order mark is no part of a key"
         assert ("chmod 600" in capsys.readouterr().err) == warned
+
+
+def cached(server: Served, key: str, text: str) -> tuple[int, int]:
+    """Return how many tokens of a prompt were known, and how many it has."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    body = {"messages": [user(text)], "max_tokens": 1}
+    usage = server.client.post(CHAT, json=body, headers=headers).json()["usage"]
+    return usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"]
+
+
+SECRET = "the word is tangerine eight, and nobody else may know it, whoever guesses"
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 4])
+def test_what_one_key_asked_is_in_no_figure_of_another(parallel: int) -> None:
+    script = {"otherwise": ["Hello."], "parallel": parallel}
+    for guesses in (["the word is tangerine"], ["the word is banana", SECRET[:50]], [SECRET]):
+        with served(script, guard=Guard((FIRST, SECOND, THIRD))) as server:
+            assert cached(server, FIRST, SECRET)[0] == 0
+            assert cached(server, SECOND, guesses[0])[0] == 0
+            assert cached(server, THIRD, guesses[-1])[0] == 0
+            known, tokens = cached(server, THIRD, guesses[-1])
+            assert known == tokens - 1, "its own is its own"
+            assert (cached(server, FIRST, SECRET)[0] > 0) == (parallel > 2)
+            assert server.request.owner
+
+
+def test_without_keys_all_share_what_was_evaluated() -> None:
+    with served({"otherwise": ["Hello."]}) as server:
+        cached(server, "", SECRET)
+        assert cached(server, "", SECRET)[0] > 30
+        assert server.request.owner == ""
