@@ -121,6 +121,8 @@ class ChatApp(Screens):
             self.choose_theme(self.preferences.theme)
             self._theme_used = self.theme
         self.theme_changed_signal.subscribe(self, lambda each: self.theme_changed(each.name))
+        # The terminal was another program's meanwhile: Textual lays out again, and draws only what that changes.
+        self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         await self.view.show_messages()
         self.view.entry.composer.focus()
         self.view.entry.composer.recall = self.session.talk.history.questions(_RECALLED)

@@ -126,6 +126,23 @@ def test_a_signal_leaves_the_terminal_as_it_was(seen: str, tmp_path: Path) -> No
         assert_untouched(screen)
 
 
+def test_behind_ctrl_z_and_fg_all_is_drawn_again(tmp_path: Path) -> None:
+    code = CHAT.format(root=str(ROOT), folder=str(tmp_path), script={})
+    with terminal(sys.executable, "-c", code) as screen:
+        screen.until("sk something")
+        screen.type("one?\r")
+        screen.until("tokens/s")
+        screen.type("\x1a")
+        stat = Path(f"/proc/{screen.process.pid}/stat")
+        assert until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", PATIENCE_S)
+        while screen.read(0.2):
+            pass
+        screen.seen = b""
+        screen.process.send_signal(signal.SIGCONT)
+        for text in ("one?", "world", "sk something"):
+            screen.until(text)
+
+
 @pytest.mark.parametrize("word", ["no-such-model", "--temperature=warm"])
 def test_an_error_before_textual_leaves_the_terminal_as_it_was(word: str, tmp_path: Path) -> None:
     with terminal(*localspec("chat", word), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
