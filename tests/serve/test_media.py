@@ -267,7 +267,9 @@ def test_parts_that_are_wrong_are_refused(
     server: Served, path: str, content: list[Any], word: str
 ) -> None:
     name = "input" if path == RESPONSES else "messages"
-    body: dict[str, Any] = {name: [user(content)], "max_tokens": 9}
+    body: dict[str, Any] = {name: [user(content)]}
+    if path == MESSAGES:
+        body["max_tokens"] = 9
     server.refuse(path, word, **body)
 
 
