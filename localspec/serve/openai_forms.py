@@ -36,6 +36,11 @@ _FINISHES = {
 }
 
 
+def _thoughts(text: str) -> Body:
+    """Return thoughts under both names that clients read: llama.cpp's and DeepSeek's, and that of vLLM and OpenRouter."""
+    return {"reasoning_content": text, "reasoning": text}
+
+
 def drafting(done: Finished) -> dict[str, Any]:
     """Return how drafting went, and why it went so."""
     return {**speculation(done.reply), "reason": done.reason}
@@ -171,7 +176,7 @@ class ChatForm(CompletionForm):
 
     def choice(self, reply: Reply, texts: Sequence[Text | Echo]) -> Body:
         """Return one whole answer."""
-        more: dict[str, Any] = {"reasoning_content": reply.thinking} if reply.thinking else {}
+        more: dict[str, Any] = _thoughts(reply.thinking) if reply.thinking else {}
         content: str | None = reply.text
         if reply.calls:
             content = content or None
@@ -183,7 +188,7 @@ class ChatForm(CompletionForm):
         """Return a part of one streamed answer; without an event its end."""
         match event:
             case Text():
-                delta = {"reasoning_content" if event.thinking else "content": event.text}
+                delta = _thoughts(event.text) if event.thinking else {"content": event.text}
                 return {"delta": delta, "logprobs": self._likely([event])}
             case CallBegun(id=name):
                 self._calls[at] = self._calls.get(at, -1) + 1

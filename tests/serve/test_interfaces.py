@@ -45,6 +45,11 @@ def test_a_question_is_answered(client: Any) -> None:
         assert done.system_fingerprint.startswith("localspec-")
         thoughts = choice.message.model_extra.get("reasoning_content", "").strip()
         assert thoughts == ("So." if text == "why?" else "")
+        assert choice.message.model_extra.get("reasoning", "").strip() == thoughts
+        deltas = [each.choices[0].delta for each in chat(client, text, stream=True, **how)]
+        for name in ("reasoning_content", "reasoning"):
+            parts = [each.model_extra.get(name, "") for each in deltas]
+            assert "".join(parts).strip() == thoughts
 
 
 def test_a_stream_adds_up_to_the_answer_and_ends_with_its_figures(client: Any) -> None:
