@@ -176,7 +176,7 @@ class ChatForm(CompletionForm):
 
     def choice(self, reply: Reply, texts: Sequence[Text | Echo]) -> Body:
         """Return one whole answer."""
-        more: dict[str, Any] = _thoughts(reply.thinking) if reply.thinking else {}
+        more = {**(_thoughts(reply.thinking) if reply.thinking else {})}
         content: str | None = reply.text
         if reply.calls:
             content = content or None
