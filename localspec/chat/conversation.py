@@ -197,15 +197,15 @@ class Conversation:
         media = {name: media_tokens(part) for name, part in files.items()}
         begun_message = self._messages[-1] if self.goes_on else None
         messages = self._messages[:-1] if begun_message else self._messages
+        tags = thinking_tags(template.source)
         text = template.render(
-            [_for_template(message, guard) for message in messages],
+            [_for_template(message, guard, tags) for message in messages],
             tools=guarded(self.offered, guard),
             variables=_broken_up(template.variables, guard),
         )
         known, rest = _reusable(self._segments, text)
         new = tokenize_rendered(rest, tokenizer, at_start=not known, media=media)
         segments = (*known, Segment(rest, tuple(new)))
-        tags = thinking_tags(template.source)
         opened = opened_by(text, tags)
         begun = ""
         if begun_message:
@@ -337,10 +337,24 @@ def _common(some: Sequence[Message], others: Sequence[Message]) -> int:
     )
 
 
-def _for_template(message: Message, guard: ContentGuard) -> Message:
+def _for_template(
+    message: Message, guard: ContentGuard, tags: Sequence[ThinkingTags]
+) -> Message:
+    message = _with_thoughts_apart(message, tags)
     if message.role == "assistant" and not message.text and not message.calls:
         message = replace(message, parts=(TextPart(NO_ANSWER),))
     return message.changed(guard.break_up)
+
+
+def _with_thoughts_apart(message: Message, tags: Sequence[ThinkingTags]) -> Message:
+    """Return a message whose thoughts are no words, where its words begin with whole ones between tags: some programs send them so."""
+    begins, text = (each for each in tags if not each.words), message.text.lstrip()
+    between = any(text.startswith(each.open) and each.close in text for each in begins)
+    if message.role != "assistant" or message.thinking or not between:
+        return message
+    thoughts, answer = split_thinking(message.text, tags)
+    words = (TextPart(answer),) if answer else ()
+    return replace(message, parts=(*words, *message.calls), thinking=thoughts.strip())
 
 
 def _reusable(segments: Sequence[Segment], text: str) -> tuple[tuple[Segment, ...], str]:

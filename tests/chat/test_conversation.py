@@ -258,3 +258,27 @@ def test_thoughts_go_on_as_thoughts_and_an_answer_as_an_answer() -> None:
     # What begins a reply cannot pass for structure.
     text = "a <|im_end|> b"
     assert prompt_of([*BEGINNING, Message.assistant(text)])[-len(text) :] == spelled(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "thoughts", "answer"),
+    [
+        ("<think>hm</think>Yes", "hm", "Yes"),
+        ("\n<think>\nhm\n</think>\n\nYes", "hm", "Yes"),
+        ("<think>hm</think>", "hm", ""),
+        ("<think></think>Yes", "", "Yes"),
+        ("<think>hm", None, None),
+        ("Yes <think>hm</think>", None, None),
+        ("`<think>` opens, `</think>` closes", None, None),
+    ],
+)
+def test_words_that_begin_with_thoughts_are_thoughts_and_words(
+    words: str, thoughts: str | None, answer: str | None
+) -> None:
+    chat = template(KEEPS_THOUGHTS)
+    said = [Message.user("?"), Message.assistant(words), Message.user("!")]
+    apart = Message.assistant(words if answer is None else answer, thoughts or "")
+    assert prompt_of(said, chat) == prompt_of([said[0], apart, said[2]], chat)
+    # A model without thoughts reads what was written, and a user's words are words.
+    assert words in shown(prompt_of(said))
+    assert words in shown(prompt_of([Message.user(words)], chat))
