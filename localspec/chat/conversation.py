@@ -337,9 +337,7 @@ def _common(some: Sequence[Message], others: Sequence[Message]) -> int:
     )
 
 
-def _for_template(
-    message: Message, guard: ContentGuard, tags: Sequence[ThinkingTags]
-) -> Message:
+def _for_template(message: Message, guard: ContentGuard, tags: Sequence[ThinkingTags]) -> Message:
     message = _with_thoughts_apart(message, tags)
     if message.role == "assistant" and not message.text and not message.calls:
         message = replace(message, parts=(TextPart(NO_ANSWER),))

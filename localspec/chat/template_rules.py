@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from typing import Protocol
 
 import msgspec
@@ -96,6 +96,10 @@ def _has_results(messages: Messages) -> bool:
     return any(each.role == "tool" for each in messages)
 
 
+def _has_lone_results(messages: Messages) -> bool:
+    return _with_lone_results_of_users(messages) != [*messages]
+
+
 def _has_other_ids(messages: Messages) -> bool:
     return any(not _WHOLE_ID.fullmatch(call.id) for each in messages for call in each.calls)
 
@@ -108,6 +112,14 @@ def _has_system(messages: Messages) -> bool:
     return bool(messages) and messages[0].role == "system"
 
 
+def _has_two_systems(messages: Messages) -> bool:
+    return [each.role for each in messages[:2]] == ["system", "system"]
+
+
+def _is_system(messages: Messages) -> bool:
+    return len(messages) == 1 and _has_system(messages)
+
+
 def _in_a_loop(messages: Messages) -> bool:
     return _has_system(messages) and messages[-1].role == "tool"
 
@@ -117,6 +129,12 @@ def _follows(first: Role, second: Role) -> Callable[[Messages], bool]:
         return any((one.role, two.role) == (first, second) for one, two in pairwise(messages))
 
     return concerns
+
+
+def _goes_on_behind_a_call(messages: Messages) -> bool:
+    """Return whether a user speaks where the assistant has to."""
+    pairs = pairwise(messages)
+    return any(two.role == "user" and (one.role == "tool" or one.calls) for one, two in pairs)
 
 
 def _begins_with_an_answer(messages: Messages) -> bool:
@@ -151,6 +169,29 @@ def _takes_results(reader: TemplateReader) -> bool:
         return True
     said = [_QUESTION, Message.assistant(_ONE), _result(0, _TWO), Message.assistant("Yes.")]
     return reader.reads(said, [_ONE, _TWO])
+
+
+def _takes_lone_results(reader: TemplateReader) -> bool:
+    lone, more = Message("tool", (ToolResult("x", _ONE),)), Message.user(_TWO)
+    said = (
+        [lone, more],
+        [_QUESTION, lone, more],
+        [_QUESTION, Message.assistant("Yes."), lone, more],
+    )
+    return all(reader.reads(each, [_ONE, _TWO]) for each in said)
+
+
+def _takes_two_systems(reader: TemplateReader) -> bool:
+    return reader.reads([Message.system(_ONE), Message.system(_TWO), _QUESTION], [_ONE, _TWO])
+
+
+def _takes_first_answers(reader: TemplateReader) -> bool:
+    """Return whether a conversation may begin with the assistant, who says something or calls."""
+    answer, more = Message.assistant(_ONE), Message.user(_TWO)
+    if not reader.reads([answer, more], [_ONE, _TWO]):
+        return False
+    call = Message("assistant", (_call("probe_one", 0, _ONE),))
+    return not reader.writes_calls or reader.reads([call, _result(0, _HELLO), more], [_ONE, _TWO])
 
 
 def _takes_system(reader: TemplateReader) -> bool:
@@ -285,7 +326,7 @@ def _with_neighbours_joined(role: Role) -> Callable[[Messages, TemplateReader], 
     def change(messages: Messages, _reader: TemplateReader) -> list[Message]:
         done = list[Message]()
         for each in messages:
-            if done and each.role == done[-1].role == role:
+            if done and each.role == done[-1].role == role and not done[-1].calls:
                 done[-1] = _together(done[-1], each)
             else:
                 done.append(each)
@@ -307,12 +348,12 @@ def _has_words(message: Message) -> bool:
 
 def _with_gaps(messages: Messages, _reader: TemplateReader) -> Iterator[Message]:
     """Yield messages with an assistant's turn between a result and a user's words, of which nothing is left in the prompt."""
-    before = ""
+    calls = False
     for each in messages:
-        if (before, each.role) == ("tool", "user"):
+        if calls and each.role == "user":
             yield Message.assistant(GAP)
         yield each
-        before = each.role
+        calls = each.role == "tool" or bool(each.calls)
 
 
 def _with_first_question(messages: Messages, _reader: TemplateReader) -> list[Message]:
@@ -326,7 +367,15 @@ def _with_a_question(messages: Messages, reader: TemplateReader) -> list[Message
     return _with_first_question(messages, reader)
 
 
-def _with_lone_results_of_users(messages: Messages, _reader: TemplateReader) -> list[Message]:
+def _with_systems_joined(messages: Messages, _reader: TemplateReader) -> list[Message]:
+    rest = [*dropwhile(lambda each: each.role == "system", messages)]
+    first = messages[: len(messages) - len(rest)]
+    return [Message.system(_paragraphs(*(each.text for each in first))), *rest]
+
+
+def _with_lone_results_of_users(
+    messages: Messages, _reader: TemplateReader | None = None
+) -> list[Message]:
     """Return messages in which a result behind no call is a user's word."""
     done, called = list[Message](), False
     for each in messages:
@@ -358,8 +407,20 @@ _YES = Message.assistant("Yes.")
 RULES = (
     FitRule("calls in words", _has_calls, lambda reader: reader.writes_calls, _with_calls_in_words),
     FitRule("results in words", _has_results, _takes_results, _with_results_of_users),
+    FitRule(
+        "lone results in words", _has_lone_results, _takes_lone_results, _with_lone_results_of_users
+    ),
     FitRule("one call a turn", _has_several_calls, _takes_two_calls, _with_single_calls),
     FitRule("ids of nine characters", _has_other_ids, _takes_other_ids, _with_whole_ids),
+    FitRule(
+        "system prompts joined", _has_two_systems, _takes_two_systems, _with_systems_joined
+    ),
+    FitRule(
+        "system prompt as question",
+        _is_system,
+        lambda reader: reader.reads([Message.system(_ONE)], [_ONE]),
+        _with_a_question,
+    ),
     FitRule(
         "later system prompts in turns", _has_later_system, _takes_later_system, _with_system_in_turns
     ),
@@ -386,14 +447,14 @@ RULES = (
     ),
     FitRule(
         "an answer between result and question",
-        _follows("tool", "user"),
+        _goes_on_behind_a_call,
         _takes_pair([_QUESTION, _ONE_CALL], _result(0, _ONE), Message.user(_TWO)),
         lambda messages, reader: [*_with_gaps(messages, reader)],
     ),
     FitRule(
         "a question before the first answer",
         _begins_with_an_answer,
-        _takes_pair([], Message.assistant(_ONE), Message.user(_TWO)),
+        _takes_first_answers,
         _with_first_question,
     ),
 )  # fmt: skip
@@ -404,7 +465,6 @@ RESCUES = (
         "later system prompts in turns", _has_later_system, lambda _: False, _with_system_in_turns
     ),
     FitRule("a question", _has_no_question, lambda _: False, _with_a_question),
-    FitRule("results without calls in words", _has_results, lambda _: False, _with_lone_results_of_users),
     FitRule(
         "all neighbours joined",
         lambda messages: any(one.role == two.role for one, two in pairwise(messages)),
