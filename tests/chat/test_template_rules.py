@@ -11,7 +11,7 @@ from localspec.calls import Tool
 from localspec.chat.template import ChatTemplate
 from localspec.chat.template_rules import RESCUES, RULES
 from localspec.errors import TemplateError
-from localspec.messages import Message, TextPart, ToolCall, ToolResult
+from localspec.messages import Message, Part, TextPart, ToolCall, ToolResult
 from tests.vocabularies import real_templates
 
 USER, SYSTEM, YES = Message.user("How warm?"), Message.system("Be brief."), Message.assistant("Yes")
@@ -20,8 +20,8 @@ TOOL = Tool("look", {"type": "object", "properties": {"at": {"type": "string"}}}
 
 def call(*ats: str, words: str = "", thinking: str = "", ids: str = "callOne0") -> Message:
     calls = (ToolCall(f"{ids}{n}", "look", f'{{"at": "{at}"}}') for n, at in enumerate(ats))
-    parts = (*([TextPart(words)] if words else []), *calls)
-    return Message("assistant", parts, thinking)
+    parts: list[Part] = [TextPart(words)] if words else []
+    return Message("assistant", (*parts, *calls), thinking)
 
 
 def result(text: str, number: int = 0, ids: str = "callOne0") -> Message:
