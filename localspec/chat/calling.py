@@ -211,8 +211,12 @@ def _call(text: str, tools: dict[str, Tool]) -> tuple[str, str] | None:
     arguments: Any = next((value.pop(key) for key in _ARGUMENTS if key in value), {})
     if tool is None or value or not isinstance(arguments, dict):
         return None
-    known: Any = tool.parameters.get("properties", {})
-    needed: Any = tool.parameters.get("required", [])
-    if not set(needed) <= arguments.keys() <= set(known):
+    known: Any = tool.parameters.get("properties") or {}
+    needed: Any = tool.parameters.get("required")  # null in some languages
+    if (
+        not {each for each in needed or () if isinstance(each, str)}
+        <= arguments.keys()
+        <= set(known)
+    ):
         return None
     return tool.name, json.dumps(arguments, ensure_ascii=False)

@@ -111,7 +111,8 @@ class CallGrammar:
         name = tool.name
         properties = schema.get("properties", {})
         required = schema.get("required", ())
-        if not isinstance(properties, Mapping) or not set(required) <= set(properties):
+        listed = isinstance(required, list | tuple) and all(isinstance(e, str) for e in required)
+        if not isinstance(properties, Mapping) or not listed or not set(required) <= {*properties}:
             raise schema_error("", f"{name} requires arguments that are not among its properties")
         definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
         keys = list(properties)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
@@ -279,7 +279,7 @@ async def reply_options(
         return options
     schema, strict = (None, True) if given[FORMAT] is None else schema_of(given[FORMAT])
     if schema is not None and not strict:
-        for wider in (_without_unique_items(schema), _loosened(schema)):
+        for wider in (_without_unique_items(schema), *_looser(schema)):
             with suppress(UsageError):
                 await asyncio.to_thread(require_sound, options)
                 return options
@@ -299,8 +299,12 @@ def _without_unique_items(schema: Any) -> Any:
     return [_without_unique_items(each) for each in schema] if isinstance(schema, list) else schema
 
 
-def _loosened(schema: Any) -> Any:
-    """Return the schema of an object with the same properties, of which each may be anything of its type."""
-    from localspec.grammar.call_grammar import loosened  # noqa: PLC0415 - few schemas need it
+def _looser(schema: Any) -> Iterator[Any]:
+    """Yield a schema with fewer and fewer bounds: properties keep their names and types, anything else its type."""
+    from localspec.grammar.call_grammar import by_type, looser  # noqa: PLC0415 - few schemas need it
 
-    return loosened(Tool("answer", schema if isinstance(schema, dict) else {})).parameters
+    if not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
+        yield by_type(schema)
+        return
+    for each in looser(Tool("answer", schema)):
+        yield each.parameters

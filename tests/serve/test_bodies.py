@@ -256,6 +256,13 @@ def test_a_schema_that_is_not_strict_is_loosened(server: Served) -> None:
     assert schema == {**UNIQUE, "properties": {"uniqueItems": plain}}
     assert status({**UNIQUE, "not": {"type": "null"}, "if": True}, False) == 200
     assert json.loads(str(server.request.options.json_schema))["required"] == ["uniqueItems"]
+    both = {"a": {"enum": [1, 2]}, "b": {"type": "string", "pattern": "(?=b)"}}
+    assert status({"type": "object", "properties": both}, False) == 200
+    loose = json.loads(str(server.request.options.json_schema))["properties"]
+    assert loose == {"a": {"enum": [1, 2]}, "b": {"type": "string"}}
+    for listed in ({"type": "array", "contains": {"const": 1}}, {"type": ["array", "null"], "if": {}}):  # fmt: skip
+        assert status(listed, False) == 200
+        assert json.loads(str(server.request.options.json_schema)) == {"type": listed["type"]}
 
 
 def test_grammars_and_schemas_reach_the_engine(server: Served) -> None:
