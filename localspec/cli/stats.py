@@ -90,14 +90,14 @@ def stats(wanted: StatsFlags) -> None:
     _retag(directory, wanted.retag)
     if wanted.retag and not (wanted.replies or wanted.html or wanted.json_):
         return
-    records = read_records(directory)
-    if not records.replies:
+    if log.is_empty(directory):
         why = "ask something first" if recorded() else _OFF
         raise LocalspecError(f"no records yet: {why}")
     if wanted.replies is not None:
-        for line in replies_view(list(records.replies.values())[: -wanted.replies - 1 : -1]):
+        for line in replies_view(log.last_replies(directory, wanted.replies)):
             click.echo(line)
         return
+    records = read_records(directory, since_s)
     report = make_report(records, since_s)
     _add_trained_heads(report, records)
     if wanted.html is not None:

@@ -34,6 +34,7 @@ CREATE INDEX record_by_pair ON record(pair, workload);
 """,
 )
 _DAY_S = 86400.0
+_BEHIND_ALL = 1 << 62
 _PRIOR_REPLIES = 170
 """An answer waits for them, and a policy counts 300 tokens a bucket at most."""
 _HALF_LIFE_S = 30 * _DAY_S
@@ -55,16 +56,19 @@ def size_bytes(directory: Path) -> int:
     return 0
 
 
-def read_records(directory: Path) -> Records:
-    """Return what was recorded, as users have tagged it.
+def read_records(directory: Path, since_s: float | None = None) -> Records:
+    """Return what was recorded since a moment, or all of it, as users have tagged it.
 
     Raises:
         LocalspecError: the file cannot be read.
     """
     replies, shifts, texts, findings = records = Records({}, [], set(), [])
+    select, values = "SELECT id, body, text IS NOT NULL FROM record", list[float]()
+    if since_s is not None:
+        select, values = f"{select} WHERE at >= ?", [since_s]
     if (directory / FILE).exists():
         with _opened(directory) as connection:
-            for record, text in _read(connection, "SELECT id, body, text IS NOT NULL FROM record"):
+            for record, text in _read(connection, select, *values):
                 match record:
                     case ReplyRecord():
                         replies[record.id] = record
@@ -75,6 +79,48 @@ def read_records(directory: Path) -> Records:
                     case GateCount():
                         findings.append(record)
     return records
+
+
+def last_replies(directory: Path, most: int) -> list[ReplyRecord]:
+    """Return the last replies, the latest first.
+
+    Raises:
+        LocalspecError: the file cannot be read.
+    """
+    replies, below = list[ReplyRecord](), _BEHIND_ALL
+    latest = (
+        "SELECT id, body, NULL FROM record WHERE id IN"
+        " (SELECT id FROM record WHERE id < ? ORDER BY id DESC LIMIT ?)"
+    )
+    if not (directory / FILE).exists():
+        return replies
+    with _opened(directory) as connection:
+        while len(replies) < most:
+            # What gates matched, and shifts, stand among them.
+            ids = (
+                "SELECT min(id) FROM (SELECT id FROM record WHERE id < ? ORDER BY id DESC LIMIT ?)"
+            )
+            found = [each for each, _ in _read(connection, latest, below, most)]
+            replies += [each for each in reversed(found) if isinstance(each, ReplyRecord)]
+            (lowest,) = connection.execute(ids, (below, most)).fetchone()
+            if lowest is None:
+                break
+            below = lowest
+    return replies[:most]
+
+
+def is_empty(directory: Path) -> bool:
+    """Return whether nothing is recorded.
+
+    Raises:
+        LocalspecError: the file cannot be read.
+    """
+    if not (directory / FILE).exists():
+        return True
+    with _opened(directory) as connection:
+        return (
+            connection.execute("SELECT 1 FROM record WHERE pair > '' LIMIT 1").fetchone() is None
+        )
 
 
 def read_texts(directory: Path, since_s: float) -> Iterator[tuple[ReplyRecord, bytes]]:

@@ -8,11 +8,21 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from localspec.errors import LocalspecError
 from localspec.options.recording import Switch
-from localspec.telemetry.log import FILE, read_records, retag, size_bytes, wipe
+from localspec.telemetry.log import (
+    FILE,
+    is_empty,
+    last_replies,
+    read_records,
+    retag,
+    size_bytes,
+    wipe,
+)
+from localspec.telemetry.reply import GateCount
 from tests.telemetry.talking import recording
 from tests.waiting import PATIENCE_S
 
@@ -89,6 +99,29 @@ def test_reply_is_tagged_again_and_a_wiped_log_is_written_on(tmp_path: Path) -> 
     assert len(ids(tmp_path)) == 1
 
 
+def test_only_what_is_asked_for_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_empty(tmp_path)
+    assert last_replies(tmp_path, 3) == []
+    record(tmp_path, 30)
+    with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
+        file.execute("UPDATE record SET at = id")
+        file.execute("UPDATE record SET pair = '', body = ? WHERE id BETWEEN 20 AND 28", [_FINDING])
+    decoded = list[object]()
+    decode = msgspec.json.decode
+    monkeypatch.setattr(
+        "localspec.telemetry.log.msgspec.json.decode",
+        lambda *given, **how: decoded.append(1) or decode(*given, **how),
+    )
+    assert not is_empty(tmp_path)
+    assert list(read_records(tmp_path, 29.5).replies) == [30]
+    assert len(decoded) == 1
+    assert [each.id for each in last_replies(tmp_path, 4)] == [30, 29, 19, 18]
+    assert len(decoded) <= 1 + 4 * 4
+    assert len(last_replies(tmp_path, 100)) == 21
+    assert len(read_records(tmp_path, 0.0).replies) == 21
+
+
+_FINDING = msgspec.json.encode(GateCount(1.0, "key", "masked", 1))
 WRITES = """
 import sys
 from pathlib import Path
