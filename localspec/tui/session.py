@@ -832,10 +832,13 @@ class Session:
     def context_tokens(self) -> int:
         """How many tokens of the context are in use, as far as is known."""
         latest, answer = self.latest, self._answered
-        elsewhere = answer is not None and all(each.id != answer for each in self.talk.messages)
         if latest is None or latest.failure is not None:
             return self._counted
-        if not self.busy and (elsewhere or self.talk.ends_with_summary):
+        if self.busy:
+            return latest.context_tokens
+        # The answer is among the last messages, and this is asked for five times a second.
+        is_here = answer is None or any(each.id == answer for each in reversed(self.talk.messages))
+        if not is_here or self.talk.ends_with_summary:
             return self._counted
         return latest.context_tokens
 

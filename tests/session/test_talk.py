@@ -1,14 +1,16 @@
 """A saved conversation, and what a person answers to the question of a call."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from localspec.display import shortened_lines
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.session.approval import typed_decision
-from localspec.session.conversation import SavedConversation
+from localspec.session.conversation import SavedConversation, StoredMessage
 from localspec.toolbox.permissions import Decision
 from tests.support.checks import refuses
 from tests.tui.answers import finished
@@ -93,3 +95,30 @@ def test_of_a_long_result_the_first_and_the_last_lines_are_printed() -> None:
     lines = [str(each) for each in range(40)]
     assert shortened_lines("\n".join(lines)) == [*lines[:8], "[24 more lines]", *lines[-8:]]
     assert shortened_lines("\n".join(lines[:17])) == lines[:17]
+
+
+class Watched(list[StoredMessage]):
+    """Messages of which only the last may be looked at."""
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        raise AssertionError("all are looked through")
+
+    def __getitem__(self, at: Any) -> Any:
+        assert (at.start if isinstance(at, slice) else at) in {-2, -1}
+        return super().__getitem__(at)
+
+
+def test_what_a_screen_asks_for_all_the_time_looks_at_the_last_messages(tmp_path: Path) -> None:
+    with closing(History(tmp_path)) as history:
+        talk = SavedConversation(history)
+        for number in range(5):
+            talk.say(Message.user(f"question {number}"))
+            talk.add_reply(finished(text="An answer.").reply, "toy-1b")
+        messages = talk.messages
+        talk.messages = Watched(messages)
+        assert not talk.ends_with_summary
+        talk.messages = messages
+        talk.say_compaction()
+        talk.add_reply(finished(text="The summary.").reply, "toy-1b")
+        talk.messages = Watched(talk.messages)
+        assert talk.ends_with_summary
