@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -106,12 +107,13 @@ def test_only_what_is_asked_for_is_decoded(tmp_path: Path, monkeypatch: pytest.M
     with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
         file.execute("UPDATE record SET at = id")
         file.execute("UPDATE record SET pair = '', body = ? WHERE id BETWEEN 20 AND 28", [_FINDING])
-    decoded = list[object]()
-    decode = msgspec.json.decode
-    monkeypatch.setattr(
-        "localspec.telemetry.log.msgspec.json.decode",
-        lambda *given, **how: decoded.append(1) or decode(*given, **how),
-    )
+    decoded, decode = list[bytes](), msgspec.json.decode
+
+    def counted(body: bytes, **how: Any) -> Any:
+        decoded.append(body)
+        return decode(body, **how)
+
+    monkeypatch.setattr("localspec.telemetry.log.msgspec.json.decode", counted)
     assert not is_empty(tmp_path)
     assert list(read_records(tmp_path, 29.5).replies) == [30]
     assert len(decoded) == 1
