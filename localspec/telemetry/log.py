@@ -118,9 +118,7 @@ def is_empty(directory: Path) -> bool:
     if not (directory / FILE).exists():
         return True
     with _opened(directory) as connection:
-        return (
-            connection.execute("SELECT 1 FROM record WHERE pair > '' LIMIT 1").fetchone() is None
-        )
+        return connection.execute("SELECT 1 FROM record WHERE pair > '' LIMIT 1").fetchone() is None
 
 
 def read_texts(directory: Path, since_s: float) -> Iterator[tuple[ReplyRecord, bytes]]:
