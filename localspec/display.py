@@ -28,6 +28,8 @@ _NEVER_FIRST = set("!?,.;:)]}'\"%…’”»、。，．・：；？！）］｝
 _NEVER_LAST = set("([{'\"‘“«（［｛「『【〈《" + _JOINER)  # noqa: RUF001
 
 
+MEASURED_AGAIN = " again: the machine was busy last time"
+"""Stands behind the name of a model that is measured once more."""
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _PICTURES = 0x2400  # ␀ ␁ … ␛: a control character is shown, as what it is
 _REPLACED: dict[int, str | None] = {
@@ -132,6 +134,11 @@ def drafting_text(drafted: int, accepted: int, ratio: float | None, idle: str) -
     if not drafted:
         return idle or "nothing drafted"
     return f"{gain_text(ratio)} · {accepted} of {drafted} drafted tokens accepted"
+
+
+def measuring_text(name: str) -> str:
+    """Return which model is measured, and why once more."""
+    return f"measuring {name}{'' if name.endswith(MEASURED_AGAIN) else ' on this machine'}"
 
 
 def reading_text(done: int, total: int) -> str:

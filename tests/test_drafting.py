@@ -90,8 +90,11 @@ def test_a_mode_is_a_kind_and_for_some_a_length(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        *((each, "choose off, auto, lookup or model") for each in ("", "on", "auto:3", "off:")),
-        *((each, "choose off, auto, lookup or") for each in ("model:", "model:x", "model:-1")),
+        *(
+            (each, "choose off, auto, lookup, model, store, heads or forced; a drafter")
+            for each in ("", "on", "auto:3", "off:")
+        ),
+        *((each, "choose off, auto, lookup, model") for each in ("model:", "model:x", "model:-1")),
         *((each, "must be from 1 to 63") for each in ("model:0", "lookup:64", "model:99999")),
     ],
 )

@@ -69,7 +69,7 @@ def test_auto_is_what_costs_suggest_and_measuring_again_has_a_reason(
     plan = make_plan(launch(smollm2_path, "auto"))
     load(plan, report=reports.append).assistant.close()
     measured = [each.model for each in reports if isinstance(each, Measuring)]
-    assert measured == [f"{smollm2_path} (again: busy last time)"]
+    assert measured == [f"{smollm2_path} again: the machine was busy last time"]
 
 
 @pytest.mark.parametrize("pays", [True, False])

@@ -125,8 +125,8 @@ class Assistant:
         dialect = self._call_dialect
         if dialect is None:
             raise UsageError(
-                f"{self.models.target_name} cannot call tools: its chat template has no form for calls; "
-                "leave the tools out, or choose a model that has one, such as qwen2.5-coder-1.5b"
+                f"{self.models.target_name} cannot call tools: drop them (--tools), "
+                "or choose a model that can, such as qwen2.5-coder-1.5b"
             )
         return dialect
 

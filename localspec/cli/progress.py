@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 from rich.cells import cell_len
 
-from localspec.display import columns_of, cut, duration_text, notice, table
+from localspec.display import columns_of, cut, duration_text, measuring_text, notice, table
 from localspec.storage.paths import shown
 
 if TYPE_CHECKING:
@@ -165,11 +165,12 @@ class ProgressLine:
         known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
         left = f", {duration_text(passed_s / share - passed_s)} left" if known else ""
         if self._enabled and not self.drawn and begun_s == now:
-            notice(f"measuring {shown(name)} on this machine")
+            notice(measuring_text(shown(name)))
         elif self._enabled and not self.drawn and left and name not in self._estimated:
             self._estimated.add(name)
             notice(f"measured {share:.0%}{left}")
-        self._draw_name("measuring ", name, f" on this machine  {share:.0%}{left}")
+        where = measuring_text(name).partition(name)[2]
+        self._draw_name("measuring ", name, f"{where}  {share:.0%}{left}")
 
     def _draw_name(self, before: str, name: str, after: str) -> None:
         """Draw a line with as much of the end of a name as fits."""

@@ -91,9 +91,10 @@ def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
     if kind in {OFF, AUTO} and not colon:
         return DraftMode(kind)
     if kind not in drafters() or (colon and not length.isdecimal()):
+        *others, last = drafters()
         raise UsageError(
-            f"draft mode {text!r}: choose {OFF}, {AUTO}, {' or '.join(drafters())}, a drafter with a "
-            "length if you like, as in model:3"
+            f"draft mode {text!r}: choose {', '.join([OFF, AUTO, *others])} or {last}; "
+            "a drafter may have a length, as in model:3"
         )
     drafted = int(length) if colon else draft_length or drafters()[kind].usual_length
     LaunchOptions(draft_length=drafted)  # which says what lengths there are

@@ -33,6 +33,7 @@ from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.model import Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Sequences
+from localspec.display import MEASURED_AGAIN
 from localspec.engine.answering import StateLeftError
 from localspec.engine.protocol import Held, Loading, Measuring, StateSaved
 from localspec.errors import MemoryShort, ModelLoadError, PassFailed
@@ -557,7 +558,7 @@ class _Loading:
                 draft_model,
                 self.cancel,
                 lambda role, share, again: self._measuring(
-                    plan.name(role) + " (again: busy last time)" * again
+                    plan.name(role) + MEASURED_AGAIN * again
                 )(share),
             )
             costs = measured.costs

@@ -155,7 +155,7 @@ class Registry:
     def require(self, name: str) -> None:
         """Raise ModelUnavailable, with the names that there are, unless a pair or model has this one."""
         if not self.knows(name):
-            raise ModelUnavailable(_unknown("pair or model", name, self._answering()))
+            raise ModelUnavailable(_unknown("", name, self._answering()))
 
     def pair(self, name: str) -> PairEntry:
         """Return a pair, or raise ModelUnavailable with the names that there are."""
@@ -312,7 +312,7 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
     aliases = {**base.aliases, **added}
     for alias, meaning in aliases.items():
         if "/" not in meaning and not named.knows(meaning):
-            problem = _unknown("pair or model", meaning, {**pairs, **named.models})
+            problem = _unknown("", meaning, {**pairs, **named.models})
             raise UsageError(f"{file}: alias {alias} is {meaning}, and {problem}")
     return replace(named, aliases=aliases)
 
@@ -444,6 +444,7 @@ def _named(entries: Collection[ModelEntry]) -> dict[str, ModelEntry]:
 
 
 def _unknown(what: str, name: str, known: Collection[str]) -> str:
+    """Return that nothing has a name, and what may be meant; an empty `what` is any model or pair."""
     similar = like(name[:_LONGEST_NAME], known)
     if similar:
         either = " or ".join(filter(None, (", ".join(similar[:-1]), similar[-1])))
@@ -452,7 +453,8 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
         advice = f"choose one of {name_list(known)}"
     else:  # the first ones of a long list are no answer
         advice = "`localspec search` lists all, `localspec recommend` those that suit this machine"
-    return f"there is no {what} {name[:_LONGEST_NAME]!r}: {advice}"
+    problem = f"there is no {what}" if what else "no model matches"
+    return f"{problem} {name[:_LONGEST_NAME]!r}: {advice}"
 
 
 def name_list(names: Collection[str]) -> str:

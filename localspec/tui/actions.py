@@ -101,7 +101,7 @@ async def good(front: Front, _: str) -> None:
 
 
 async def bad(front: Front, _: str) -> None:
-    """Mark the last answer as bad, to train on it never; again takes that back."""
+    """Mark the last answer as bad (never train on it); repeat to undo."""
     mark(front, "bad")
 
 

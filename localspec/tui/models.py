@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from localspec.display import clean_line
+from localspec.display import clean_line, measuring_text
 from localspec.engine.engine import EngineFault, EngineGone, Interrupted, RemoteEngine
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, Ready
 from localspec.errors import LocalspecError, ModelLoadError
@@ -150,7 +150,7 @@ class Models:
             case Loading():
                 self.progress = f"loading {notice.model}: {notice.share:.0%}"
             case Measuring():
-                self.progress = f"measuring {notice.model} on this machine: {notice.share:.0%}"
+                self.progress = f"{measuring_text(notice.model)}: {notice.share:.0%}"
             case _:
                 return
         self.progress = clean_line(self.progress)

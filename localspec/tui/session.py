@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 Happened = Union[Event, StoredMessage, "CallQuestion"]
 """What `Session.answer` yields: an event of an answer, a call that needs approval, the result of a call."""
-_ELSEWHERE = "also open in another window: your question starts a new branch"
+_ELSEWHERE = "this conversation has grown elsewhere: your question starts a new branch"
 _SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
 _DEAD = "/restart starts it again; a smaller model (F8) or context (/set ctx) needs less memory"
 _TICK_S, _LOOK_S = 0.2, 0.05

@@ -144,7 +144,7 @@ def test_an_alias_means_a_pair_or_a_model_and_of_a_wrong_name_similar_ones_are_l
     registry = parse_registry('[aliases]\nfast = "toy"\n', "my.toml", below)
     assert registry.pair("mine") is registry.pairs["p"]
     assert registry.model("fast") is registry.models["toy"]
-    with pytest.raises(UsageError, match="alias odd is nothing, and there is no pair or model"):
+    with pytest.raises(UsageError, match="alias odd is nothing, and no model matches"):
         parse_registry('[aliases]\nodd = "nothing"\n', "my.toml", below)
     with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
         changed().model("toyy")

@@ -40,7 +40,7 @@ async def test_the_screen_shows_the_branch_of_its_own_window(chat: Chat, tmp_pat
     other.open(1)
     other.say(Message.user("meanwhile"))
     await chat.begin("MOON?")
-    await chat.until_text("in another window")
+    await chat.until_text("grown elsewhere")
     for question in ("FOX?", "More of the fox?"):
         other.say(Message.user(question))
     chat.let("go on")
@@ -49,7 +49,7 @@ async def test_the_screen_shows_the_branch_of_its_own_window(chat: Chat, tmp_pat
     assert len(chat.session.talk.messages[2].siblings) == 4, "its own and the other window's three"
     other.say(Message.user("And the fox?"))
     other.history.close()
-    await chat.ask("SUN?", lacks="another window")
+    await chat.ask("SUN?", lacks="grown elsewhere")
     assert chat.questions == ["Say hello.", "MOON?", "SUN?"]
     assert "fox" not in chat.text().lower()
 
