@@ -259,6 +259,8 @@ def _number(keyword: str, value: float, path: str) -> float:
     too_large = abs(value) > (_MOST_COUNT if keyword in _COUNTS else _MOST_LIMIT)
     if too_large or (keyword == "multipleOf" and Fraction(repr(value)).numerator > _MOST_DIVISOR):
         raise schema_error(path, f"{keyword} {str(value)[:40]} is too large: leave it out")
+    if keyword in _COUNTS and not float(value).is_integer():
+        raise schema_error(path, f"{keyword} is {value}: give a whole number")
     near, side = float(value), inf if upward else -inf
     if near != value and (near < value) == (side > 0):
         near = nextafter(near, side)  # no double is that number
