@@ -278,7 +278,7 @@ def _require_writable(value: Any, path: str) -> None:
 
 
 def _is_exact(value: Any) -> bool:
-    """Return whether a value is what llguidance writes for it: it spells numbers as doubles, with zeros at their end."""
+    """Return whether a value is what llguidance writes for it: of numbers the double, and beyond 64 bits its shortest digits."""
     if isinstance(value, dict):
         return all(map(_is_exact, value.values()))
     if isinstance(value, list):
@@ -289,7 +289,9 @@ def _is_exact(value: Any) -> bool:
         near = float(value)
     except OverflowError:
         return False
-    return isfinite(near) and (not near.is_integer() or Decimal(repr(near)) == value)
+    if not near.is_integer():
+        return isfinite(near)
+    return (int(near) if abs(near) < 1 << 63 else Decimal(repr(near))) == value
 
 
 def _ends(schema: Any, ending: Collection[str]) -> bool:

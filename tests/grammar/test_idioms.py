@@ -72,7 +72,7 @@ def test_null_may_stand_for_a_keyword_and_old_drafts_are_read(
 
 @pytest.mark.parametrize(
     "value",
-    [1 << 64, (1 << 53) + 1, -(1 << 64), 1e23, 1234567890123456789, 2**70 + 2**20, 1.8446744073709552e19, {"id": 9007199254740993}],
+    [1 << 64, (1 << 53) + 1, 1234567890123456800, 1152921504606847000, -(1 << 64), 1e23, 1234567890123456789, 2**70 + 2**20, 1.8446744073709552e19, {"id": 9007199254740993}],
 )  # fmt: skip
 @pytest.mark.parametrize("keyword", ["const", "enum"])
 def test_a_constant_that_would_be_written_as_another_number_is_refused(
