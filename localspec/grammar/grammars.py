@@ -31,6 +31,9 @@ def require_sound(options: ReplyOptions) -> None:
         UsageError: what they say is wrong, or cannot be kept, with the place.
     """
     if options.answer_grammar is not None:
+        from localspec.grammar.compiler import start_compiler
+
+        start_compiler()  # while the rest is imported
         from localspec.grammar.sources import source_of
 
         source_of(*options.answer_grammar)
