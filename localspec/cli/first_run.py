@@ -1,13 +1,14 @@
 """The first run: a person who has no default model chooses one."""
 
 import shutil
+from collections.abc import Sequence
 
 import click
 
 from localspec.config.own import keep_model
 from localspec.display import notice
-from localspec.errors import UsageError
-from localspec.launch.rows import measured_choices
+from localspec.errors import LocalspecError, UsageError
+from localspec.launch.rows import ModelRow, measured_choices
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.storage.paths import data_dir
@@ -42,15 +43,29 @@ def _newest() -> str | None:
     return max(times, key=lambda each: each[0], default=(0.0, None))[1]
 
 
+def _is_had(name: str, rows: Sequence[ModelRow]) -> bool:
+    """Download a model where it is not here; return whether it is now, and say why it is not."""
+    if any(each.name == name and each.here for each in rows):
+        return True
+    from localspec.cli.pull import download  # noqa: PLC0415 - it is slow to import
+
+    try:
+        download(name)
+    except LocalspecError as error:
+        notice(f"{error}; choose another, or n for none")
+        return False
+    return True
+
+
 def take_model() -> str:
-    """Return the model that a person at the terminal chooses, and make it the default.
+    """Return the model that a person at the terminal chooses, and make it the default once it is here.
 
     Raises:
         UsageError: the person chooses none.
     """
     every = measured_choices()
     registry, width = load_registry(), shutil.get_terminal_size().columns
-    owned = [each for each in every if each.own]
+    owned = [each for each in every if each.own or each.here]
     listed = [*owned, *(each for each in every if each.recommended and each not in owned)] or every
     what = "These are on this machine, or suit it best" if owned else "These suit this machine best"
     click.echo(f"You have not chosen a model yet. {what}:", err=True)
@@ -79,6 +94,8 @@ def take_model() -> str:
             click.echo(
                 f"{answer[:40]!r} is neither a number in the list nor the name of a model", err=True
             )
+            continue
+        if not _is_had(answer, every):
             continue
         change = "change it with `localspec config set model NAME`"
         notice(

@@ -19,6 +19,7 @@ from localspec.cli.options import (
     with_settings,
 )
 from localspec.cli.progress import ProgressLine, fields, print_json, print_table
+from localspec.config.resolve import is_offline
 from localspec.display import notice, printable
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast
@@ -90,6 +91,19 @@ def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None
             preview.after()
     for path in paths:
         click.echo(path)
+
+
+def download(name: str) -> None:
+    """Download a model that a person chose, with what drafts for it where that pays, and show how far that is.
+
+    Raises:
+        LocalspecError: it cannot be had.
+    """
+    with unwind_on_terminate(), ProgressLine(enabled=True) as line:
+        downloads = [
+            _without_idle(each, quiet=True) for each in wanted([name], offline=is_offline())
+        ]
+        fetch(files_of_all(downloads), offline=is_offline(), progress=line.download)
 
 
 def _without_idle(download: Wanted, *, quiet: bool) -> Wanted:

@@ -146,6 +146,8 @@ class ChatApp(Screens):
             self.exit()
         for note in session.news():
             self.report(note)
+        if session.waiting and session.models.ready is not None and not session.busy:
+            self.run_worker(self.attempt(self.ask_next()))  # a model was loaded for them
         if session.work is not None and session.work.line():
             self.report(session.work.line(), session.work.line)
         self.draw()
@@ -168,13 +170,17 @@ class ChatApp(Screens):
             if not await self.run_command(command[0].name, command[1]) and not composer.text:
                 composer.fill(typed)
             return
-        if self.editing is None and session.growing:
+        if self.editing is None and (session.growing or session.models.missing):
             waiting = session.waiting
             waiting.append(text)
             composer.accept(typed)
             many = f"{len(waiting)} question{'' if len(waiting) == 1 else 's'}"
-            news = f"{many} waiting; Esc stops this answer and returns what waits to the input line"
-            self.report(news, lambda: waiting)
+            what = (
+                "stops this answer and returns what waits to the input line"
+                if session.growing
+                else "returns what waits to the input line; no model is loaded: F8 chooses one"
+            )
+            self.report(f"{many} waiting; Esc {what}", lambda: waiting)
             return
         if self.editing is None:
             notes = session.ask(text)

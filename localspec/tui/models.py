@@ -68,6 +68,12 @@ class Models:
         return not self.loading and isinstance(self.trouble, EngineGone)
 
     @property
+    def missing(self) -> bool:
+        """Whether there is no model, and none on its way; the engine would have one."""
+        idle = self.ready is None and not self.loading and not self.dead
+        return idle and self.trouble is not None and self.usual.server is None
+
+    @property
     def line(self) -> str:
         """The state for people, in a few words."""
         if self.loading:

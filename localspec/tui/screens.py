@@ -439,9 +439,15 @@ class Screens(App[None]):
             else:
                 self.report(str(failure))
 
-        rows = list(_CONTEXT_IS_FULL)
+        alone = not self.session.talk.answered()
+        rows = [each for each in _CONTEXT_IS_FULL if not alone or each.key == "edit"]
         if larger is not None:
             more = f"+ {size_text(larger.more_bytes)} of memory"
             rows.insert(0, SheetRow(CONTEXT, f"reload with {larger.n_ctx} tokens", more))
-        note = str(failure).partition(": ")[0]
-        self.push_screen(ListSheet("The context is full", rows, note=note), chosen)
+        note, title = str(failure).partition(": ")[0], "The context is full"
+        if alone:
+            title = "This question is too long"
+            if failure.sizes is not None:
+                title += ": {:,} of {:,} tokens".format(*failure.sizes)
+            note = "a long text is better attached as a file in parts, or indexed: `localspec index add`, then /docs"
+        self.push_screen(ListSheet(title, rows, note=note), chosen)

@@ -20,7 +20,7 @@ from localspec.cli.prompt import with_model
 from localspec.config.files import user_file
 from localspec.config.keys import KEYS
 from localspec.diagnosis.doctor import Fact
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.rows import ModelRow
 from localspec.llama.chosen import builds_dir
 from localspec.models.registry import load_registry
@@ -161,6 +161,13 @@ def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config.toml"
 
 
+@pytest.fixture
+def downloads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    made = list[str]()
+    monkeypatch.setattr("localspec.cli.pull.download", made.append)
+    return made
+
+
 def chosen(typed: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(sys, "stdin", Typed(typed))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
@@ -171,7 +178,8 @@ def chosen(typed: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     ("typed", "name"),
     [
         ("\n", "qwen3-4b"),
-        ("2\n", "gemma3-1b"),
+        ("2\n", "smollm2-135m"),
+        ("3\n", "gemma3-1b"),
         ("a\n3\n", "smollm2-135m"),
         ("9\nqwen3-8b\n", "qwen3-8b"),
     ],
@@ -182,13 +190,27 @@ def test_the_chosen_model_is_the_default_from_then_on(
     own_settings: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    downloads: list[str],
 ) -> None:
     assert chosen(typed, monkeypatch).launch.pair == name
     assert tomllib.loads(own_settings.read_text()) == {"pair": name}
     out, printed = capsys.readouterr()
     assert out == ""
-    assert "2  gemma3-1b: 1.0 GB to download" in printed
+    assert "3  gemma3-1b: 1.0 GB to download" in printed
+    assert downloads == ([] if name in {"qwen3-4b", "smollm2-135m"} else [name])
     assert chosen("", monkeypatch).launch.pair == name  # without a question
+
+
+def test_a_model_that_is_here_stays_when_a_download_fails(
+    own_settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str) -> None:
+        raise ModelUnavailable(f"{name} cannot be had: no connection")
+
+    monkeypatch.setattr("localspec.cli.pull.download", fail)
+    assert chosen("3\n\n", monkeypatch).launch.pair == "qwen3-4b"
+    assert tomllib.loads(own_settings.read_text()) == {"pair": "qwen3-4b"}
+    assert "gemma3-1b cannot be had: no connection; choose another" in capsys.readouterr().err
 
 
 def test_choosing_none(own_settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,10 +262,13 @@ def test_a_question_waits_for_a_model_in_its_place(
 
 
 @driven({"refuses": {"gone": REFUSED}}, load=LaunchOptions(pair="gone"), ready=False)
-async def test_what_cannot_be_loaded_is_told_and_answered_nothing(chat: Chat) -> None:
+async def test_a_question_waits_until_some_model_is_loaded(chat: Chat) -> None:
     await chat.until_text("gone is not here, download it first", "no model loaded")
-    await chat.ask("one?")
-    assert pair_of(chat) == ""
+    await chat.run("one?", shows=["1 question waiting"])
+    assert chat.session.waiting == ["one?"]
+    await chat.run("/model qwen3-4b")
+    await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
+    assert (pair_of(chat), chat.session.waiting) == ("qwen3-4b", [])
 
 
 @driven({"pass_s": 0.001})
@@ -277,3 +280,12 @@ async def test_the_speed_of_another_model_is_not_shown(chat: Chat) -> None:
     await chat.until(lambda: "tokens/s" not in chat.text().splitlines()[-1])
     # Its own count of the conversation stands there, and not nothing.
     await chat.until(lambda: chat.session.context_tokens > 0)
+
+
+@driven({"n_ctx": 100, "answers": {"short": "ok"}})
+async def test_a_question_that_is_too_long_alone_is_said_to_be(chat: Chat) -> None:
+    await chat.run(
+        "one " * 40, ListSheet, shows=["This question is too long:", "of 100 tokens", "attached"]
+    )
+    assert "drop the oldest turns" not in chat.text()
+    await chat.press("escape")
