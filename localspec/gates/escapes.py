@@ -1,7 +1,8 @@
 r"""Readings of a text: with its escapes as what they stand for, and as they are written.
 
 What of a text is JSON or code is unknown, and it may be both in one: so a rule may match either reading. An escape is one unit of the text, and is never cut in
-two. Backslashes in a row count as one, since a text may be quoted in a text that is quoted. What takes no place on a screen is read or left out.
+two. Backslashes in a row count as one, since a text may be quoted in a text that is quoted. What takes no place on a screen is read or left out: invisible
+characters, and the colours of a terminal (control sequences of ECMA-48).
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,11 +11,18 @@ from typing import NamedTuple
 
 import regex
 
+_CONTROL = r"(?:\x1b|\u241b|\^\[|\\{1,8}(?:u001[bB]|x1[bB]|0?33|[eE]))"
+_SEQUENCE = r"(?:\[[0-?]{0,40}[ -/]{0,2})"
 # Unicode's Default_Ignorable_Code_Point: soft hyphen, zero-width characters, marks of direction, variation selectors.
 _SPECIAL = regex.compile(
-    r"""(?P<escape>\\{1,8}(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|["'/bfnrt])?)|\p{Default_Ignorable_Code_Point}+"""
+    rf"""(?P<colour>{_CONTROL}{_SEQUENCE}[@-~])|(?P<escape>\\{{1,8}}(?:u[0-9a-fA-F]{{4}}|x[0-9a-fA-F]{{2}}|["'/bfnrt])?)|\p{{Default_Ignorable_Code_Point}}+"""
 )
-_OPEN = regex.compile(r"(?<!\\)(?:\\{8})*\K\\{1,8}(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?\Z")
+_OPEN = regex.compile(
+    rf"(?:\x1b|\u241b|\^(?:\[)?)\Z|(?<!\\)(?:\\{{8}})*\K\\{{1,8}}(?:u[0-9a-fA-F]{{0,3}}|x[0-9a-fA-F]?|0?3{{0,2}}|[eE]|u001[bB]|x1[bB])?\Z|{_CONTROL}{_SEQUENCE}\Z"
+)
+_BEGINS = regex.compile(r"[\\\x1b\u241b^]")
+_MOST_OPEN = 64
+_BACKSLASH = "\\"
 _CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -47,7 +55,8 @@ class Reading(NamedTuple):
 
 def open_end(text: str) -> int:
     """Return where the end of a text begins that may still become an escape."""
-    if "\\" not in text[-16:]:
+    end = text[-_MOST_OPEN:]
+    if not _BEGINS.search(end):
         return len(text)
     match = _OPEN.search(text)
     return match.start() if match else len(text)
@@ -72,6 +81,9 @@ def readings(text: str, before: tuple[str, str]) -> list[Reading]:
 
 def _unit(match: "regex.Match[str]") -> tuple[str, str]:
     """Return what a unit means, and how it is written."""
+    if match["colour"]:  # as written, a word ends with it; a NUL stands for that end
+        bare = match[0].lstrip("\\")
+        return "", f"{_BACKSLASH * (bare != match[0])}{bare}\0"
     if not match["escape"]:
         return "", match[0]
     letters = match[0].lstrip("\\")

@@ -16,7 +16,7 @@ from localspec.gates.rules import OWN, RULES, GateRule
 
 MAX_MATCH = 2048
 """Characters that a match has at most, tails aside."""
-QUIET = " \t\r\n,;!?()[]{}<>*|&^~$'\"`="
+QUIET = " \t\r\n,;!?()[]{}<>*|&~$'\"`="
 """Characters between which words stand alone."""
 _QUIET, _RUN, _OPEN = rf"[{re.escape(QUIET)}]", "[A-Za-z0-9_.-]{1,19}", r"(?<![A-Za-z0-9_.-])\(\Z"
 _TELLING = r"(?i:pass|pwd|secret|key|token|xox)|[A-Z]{2}[0-9]{2}|[0-9]{3}|0[0-9]|\([0-9]|-----"
@@ -26,6 +26,15 @@ PLAIN = re.compile(
 )
 """Words in which none of localspec's rules matches: no other key has less than 20 characters; and `open`, which may still become an address or a number."""
 _LETTERS = "A-Za-z0-9"
+_HEX = "[0-9A-Fa-f]"
+# What a letter or a digit ends that is no word: percent escapes, numbers of characters, escapes of code. Each has one length: with
+# others, `regex` finds partial matches that are none.
+_ENDS = (
+    *(f"%{'25' * twice}{_HEX * 2}" for twice in range(3)), f"%u{_HEX * 4}", "=[0-9A-F][0-9A-F]",
+    r"\\[0-7]", r"\\[0-7][0-7]", r"\\[0-7][0-7][0-7]", r"\\[A-Za-z]",
+)  # fmt: skip
+_BEHIND_NO_WORD = rf"(?:(?<![{_LETTERS}])|{'|'.join(f'(?<={each})' for each in _ENDS)})"
+"""No letter or digit stands before, or one that ends something else than a word."""
 _FIRST = regex.compile(r"(?:\(\?i\))?(?:\(\?=)?(\[[^]]+\]|[A-Za-z-])(?!\?|\{0)")
 """What a head begins with."""
 _PARTS = regex.compile(
@@ -58,6 +67,16 @@ class Compiled:
         one = rf"(?:\.(?=[{of}])|(?!\.)[{of}])" if "." in of else f"[{of}]"
         end = f"(?<!{self.rule.end})" if self.rule.end else ""
         return regex.compile(f"(?:{end}{one})*+" if of else "")
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether what it finds only looks like something, and begins anywhere."""
+        return self.rule.check is not None and not self.rule.shows_head
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it has no form but that of its characters: another rule knows more."""
+        return self.is_guess and bool(self.rule.tail)
 
     @property
     def begins_in_escape(self) -> bool:
@@ -100,6 +119,8 @@ def _scoped(pattern: str) -> str:
 
 def _expressions(rule: GateRule) -> tuple[str, str]:
     before = f"(?<![{rule.before}])" if rule.before else ""
+    if rule.is_named and rule.before == _LETTERS:
+        before = _BEHIND_NO_WORD
     both = f"{before}(?P<head>{_scoped(rule.head)}){_scoped(rule.body)}"
     if not rule.after:
         return both, f"{both}(?!)"
@@ -119,7 +140,7 @@ class RuleSet:
     @cached_property
     def named(self) -> "RuleSet":
         """Those whose beginning tells what they are, whatever stands before it: they match also directly behind another match."""
-        rules = (each.rule for each in self.rules if each.rule.head and each.rule.check is None)
+        rules = (each.rule for each in self.rules if each.rule.is_named)
         return RuleSet(replace(each, before="") for each in rules)
 
     @cached_property
@@ -150,5 +171,5 @@ class RuleSet:
             if of:
                 guard = "".join(regex.sub(r"-$", r"\-", first.strip("[]")) for first in of)
                 either = "|".join(f"(?={first})(?:{'|'.join(each)})" for first, each in of.items())
-                expressions.append(f"(?=[{guard}]){f'(?<![{_LETTERS}])' * begins_word}(?:{either})")
+                expressions.append(f"(?=[{guard}]){_BEHIND_NO_WORD * begins_word}(?:{either})")
         return regex.compile("|".join(expressions) or "(?!)")

@@ -4,20 +4,17 @@ Sources: the makers' own descriptions of their keys, and what public scanners of
 what it begins with wherever there is such a beginning, so that it needs no guess.
 """
 
-import math
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+
+from localspec.gates.randomness import bits_of, is_random, kinds_of
 
 Check = Callable[[str, str], bool]
 """Whether a head and what follows it are what they look like."""
 OWN = "own"
 """The group of users' own rules."""
 _WORD, _LETTERS, _URLSAFE = r"A-Za-z0-9_", r"A-Za-z0-9", r"A-Za-z0-9_-"
-_RANDOM_BITS = 3.6
-"""Of entropy a character: random texts of 32 characters have 4.4 ± 0.15, names of functions below 4 and few changes of kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +47,10 @@ class GateRule:
     check: Check | None = None
     telling: int = 0
 
-
-def bits_of(text: str) -> float:
-    """Return the entropy of a text's characters, in bits for each of them; 0 for none."""
-    counts, size = Counter(text).values(), len(text)
-    return -sum(each / size * math.log2(each / size) for each in counts)
-
-
-def _kinds(text: str) -> str:
-    return "".join(
-        "0" if c.isdigit() else "A" if c.isupper() else "a" if c.islower() else "-" for c in text
-    )
-
-
-def is_random(text: str) -> bool:
-    """Return whether a text was drawn and not written: letters of both cases and digits, one after the other without order."""
-    kinds = _kinds(text)
-    changes = sum(one != other for one, other in pairwise(kinds))
-    return (
-        {"0", "A", "a"} <= set(kinds)
-        and kinds.count("0") >= 2
-        and kinds.count("-") * 8 <= len(kinds)
-        and changes * 5 >= 2 * len(kinds)
-        and bits_of(text) >= _RANDOM_BITS
-    )
+    @property
+    def is_named(self) -> bool:
+        """Whether its beginning tells what it is."""
+        return bool(self.head) and self.check is None
 
 
 _SPELLED = re.compile(r"(?i)(example|sample|changeme|placeholder|your|xxxx|\.\.\.|<|\$\{|%\()")
@@ -81,7 +58,7 @@ _SPELLED = re.compile(r"(?i)(example|sample|changeme|placeholder|your|xxxx|\.\.\
 
 def is_password(head: str, body: str) -> bool:
     """Return whether what is assigned to a name like `password` looks like one: a digit among letters, and no call or name of code."""
-    kinds = set(_kinds(body))
+    kinds = set(kinds_of(body))
     quoted = head[-1:] in {'"', "'"}
     needed = 2 if quoted else 3
     if _SPELLED.search(body) or "0" not in kinds or not kinds & {"a", "A"}:
@@ -131,23 +108,23 @@ _BEGINNINGS = (
     _key("Slack webhook", r"hooks\.slack\.com/(services|workflows)/", f"[{_LETTERS}/]{{20}}", f"{_LETTERS}/"),
     _key("Anthropic key", "sk-ant-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
     _key("OpenAI key", "sk-(proj|svcacct|admin)-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
-    _key("API key", "sk-(|or-v1-)", f"[{_LETTERS}]{{32}}", _LETTERS, before=_URLSAFE),
+    _key("API key", "sk-(|or-v1-)", f"[{_LETTERS}]{{32}}", _LETTERS, before=_LETTERS),
     _key("Google key", "AIza", f"[{_URLSAFE}]{{35}}", _URLSAFE),
     _key("Google secret", "GOCSPX-", f"[{_URLSAFE}]{{28}}", _URLSAFE),
-    _key("Hugging Face token", "hf_", f"[{_LETTERS}]{{34}}", _LETTERS, before=_WORD),
+    _key("Hugging Face token", "hf_", f"[{_LETTERS}]{{34}}", _LETTERS, before=_LETTERS),
     _key("Stripe key", "[rs]k_(live|test)_", f"[{_LETTERS}]{{16}}", _LETTERS, before=_LETTERS),
     _key("Stripe webhook secret", "whsec_", f"[{_LETTERS}+/]{{24}}", f"{_LETTERS}+/="),
-    _key("npm token", "npm_", f"[{_LETTERS}]{{36}}", _LETTERS, before=_WORD),
+    _key("npm token", "npm_", f"[{_LETTERS}]{{36}}", _LETTERS, before=_LETTERS),
     _key("PyPI token", "pypi-AgEI", f"[{_URLSAFE}]{{32}}", _URLSAFE),
     _key("SendGrid key", r"SG\.", rf"[{_URLSAFE}]{{22}}\.[{_URLSAFE}]{{16}}", _URLSAFE),
-    _key("Twilio key", "SK", "[0-9a-f]{32}", before=_WORD),
-    _key("Telegram token", "[0-9]{8,10}:AA", f"[{_URLSAFE}]{{33}}", before=_WORD),
-    _key("Discord token", "[MNO]", rf"[{_URLSAFE}]{{23,27}}\.[{_URLSAFE}]{{6}}\.[{_URLSAFE}]{{27}}", _URLSAFE, before=_WORD),
+    _key("Twilio key", "SK", "[0-9a-f]{32}", before=_LETTERS),
+    _key("Telegram token", "[0-9]{8,10}:AA", f"[{_URLSAFE}]{{33}}", before=_LETTERS),
+    _key("Discord token", "[MNO]", rf"[{_URLSAFE}]{{23,27}}\.[{_URLSAFE}]{{6}}\.[{_URLSAFE}]{{27}}", _URLSAFE, before=_LETTERS),
     _key("DigitalOcean token", "do[opr]_v1_", "[a-f0-9]{64}"),
     _key("Shopify token", "shp(at|ss|ca|pa)_", "[a-fA-F0-9]{32}"),
-    _key("Databricks token", "dapi", "[a-f0-9]{32}", "a-f0-9-", before=_WORD),
+    _key("Databricks token", "dapi", "[a-f0-9]{32}", "a-f0-9-", before=_LETTERS),
     _key("Docker token", "dckr_(pat|oat)_", f"[{_URLSAFE}]{{24}}", _URLSAFE),
-    _key("Vault token", r"hv[sbr]\.", f"[{_URLSAFE}]{{24}}", _URLSAFE, before=_WORD),
+    _key("Vault token", r"hv[sbr]\.", f"[{_URLSAFE}]{{24}}", _URLSAFE, before=_LETTERS),
     _key("age key", "AGE-SECRET-KEY-1", "[0-9A-Z]{58}"),
     _key("Azure key", "[AS](ccountKey|haredAccessKey)=", f"[{_LETTERS}+/]{{40}}", f"{_LETTERS}+/="),
     _key("web token", "eyJ", rf"[{_URLSAFE}]{{8,512}}\.eyJ[{_URLSAFE}]{{8}}", f".{_URLSAFE}"),

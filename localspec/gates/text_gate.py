@@ -156,11 +156,58 @@ class TextGate:
                 return True
             if match := self._best(rules, place, cut=cut):
                 self._show(place)
+                if match.rule.is_guess:
+                    return self._deal_with_guess(match, place, size, end=end, cut=cut)
                 self._deal_with(match)
                 return False
             at = self._readings[-1].behind(place)
         self._show(size)
         return False
+
+    def _deal_with_guess(
+        self, match: _Match, place: int, size: int, *, end: bool, cut: bool
+    ) -> bool:
+        """Deal with a match that is a guess: a rule that names what begins in it counts first; return whether more must be known.
+
+        What stands before that is dealt with on its own.
+        """
+        named, behind = self._rules.named, self._readings[-1].behind(place)
+        if not end:
+            open_at = self._first(named, "begins", behind, size)
+            if open_at < match.end and size - place <= _MAX_HELD:
+                return True
+        inner = self._named_in(match, behind, cut=cut)
+        if inner is None:
+            self._deal_with(match)
+            return False
+        begin, its = inner
+        if before := self._match_up_to(match, place, begin):
+            self._deal_with(before)  # and the named one stands behind it, as in a tail
+            return False
+        self._show(begin)
+        self._deal_with(its)
+        return False
+
+    def _named_in(self, match: _Match, behind: int, *, cut: bool) -> tuple[int, _Match] | None:
+        """Return where in a guess the first match of a named rule begins, and that match; of one that is cut, only where it goes beyond."""
+        named = self._rules.named
+        for which in ("matches", "begins") if cut else ("matches",):
+            at = behind
+            while (at := self._first(named, which, at, match.end)) < match.end:
+                its = self._best(named, at, cut=which == "begins")
+                if its and (its.end > match.end or (which == "matches" and match.rule.is_text)):
+                    return at, its
+                at = self._readings[-1].behind(at)
+        return None
+
+    def _match_up_to(self, match: _Match, place: int, end: int) -> _Match | None:
+        """Return the match of the same rule at a place in what stands before an end."""
+        for each in self._readings:
+            size = each.place(end)
+            part = Reading(each.text[:size], each.starts[: size + 1], each.ends[:size])
+            if its := _match(match.rule, part, each.place(place), cut=False):
+                return its
+        return None
 
     def _next(self, rules: RuleSet, at: int, size: int, *, end: bool, cut: bool) -> tuple[int, int]:
         """Return where from a place on a rule may have begun to match, and where it does or may; `size` where none does."""
