@@ -35,6 +35,7 @@ _ENDS = (
 )  # fmt: skip
 _BEHIND_NO_WORD = rf"(?:(?<![{_LETTERS}])|{'|'.join(f'(?<={each})' for each in _ENDS)})"
 """No letter or digit stands before, or one that ends something else than a word."""
+_ESCAPES = regex.compile(r"[%\\]|=[0-9A-F][0-9A-F]")
 _FIRST = regex.compile(r"(?:\(\?i\))?(?:\(\?=)?(\[[^]]+\]|[A-Za-z-])(?!\?|\{0)")
 """What a head begins with."""
 _PARTS = regex.compile(
@@ -149,20 +150,36 @@ class RuleSet:
         rules = {each.rule for each in self.rules}
         return rules <= {*RULES} and any(each.group == "email" for each in rules)
 
-    @cached_property
-    def matches(self) -> regex.Pattern[str]:
-        """A match of any of them."""
-        return self._any(0)
+    def matches(self, text: str) -> regex.Pattern[str]:
+        """Return the expression of a match of any of them in a text."""
+        return self._any[0, _ESCAPES.search(text) is not None]
+
+    def begins(self, text: str) -> regex.Pattern[str]:
+        """Return that of the beginning of a match of any of them, at the end of a text."""
+        return self._any[1, _ESCAPES.search(text) is not None]
 
     @cached_property
-    def begins(self) -> regex.Pattern[str]:
-        """The beginning of a match of any of them, at the end of a text."""
-        return self._any(1)
+    def _any(self) -> "_Expressions":
+        return _Expressions(self.rules)
 
-    def _any(self, which: int) -> regex.Pattern[str]:
+
+class _Expressions(dict[tuple[int, bool], regex.Pattern[str]]):
+    """Expressions for all rules together, by what they find and whether a text has escapes: looking for those takes time."""
+
+    def __init__(self, rules: Iterable[Compiled]) -> None:
+        super().__init__()
+        self._rules = tuple(rules)
+
+    def __missing__(self, key: tuple[int, bool]) -> regex.Pattern[str]:
+        which, has_escapes = key
+        behind = _BEHIND_NO_WORD if has_escapes else f"(?<![{_LETTERS}])"
+        self[key] = self._any(which, behind)
+        return self[key]
+
+    def _any(self, which: int, behind: str) -> regex.Pattern[str]:
         """Return one expression for all: those that begin words apart, and each by its first character, so that most are never tried."""
         groups: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
-        for rule in (each.rule for each in self.rules):
+        for rule in (each.rule for each in self._rules):
             first = _FIRST.match(rule.head)
             group = groups[_LETTERS in rule.before]
             group.setdefault(first[1] if first else r"[\s\S]", []).append(_expressions(rule)[which])
@@ -171,5 +188,5 @@ class RuleSet:
             if of:
                 guard = "".join(regex.sub(r"-$", r"\-", first.strip("[]")) for first in of)
                 either = "|".join(f"(?={first})(?:{'|'.join(each)})" for first, each in of.items())
-                expressions.append(f"(?=[{guard}]){_BEHIND_NO_WORD * begins_word}(?:{either})")
+                expressions.append(f"(?=[{guard}]){behind * begins_word}(?:{either})")
         return regex.compile("|".join(expressions) or "(?!)")

@@ -221,9 +221,9 @@ class TextGate:
             if place < at:
                 start, text = each.place(at), each.text
                 if which == "begins":
-                    match = rules.begins.search(text, max(start, len(text) - MAX_MATCH), partial=True)  # fmt: skip
+                    match = rules.begins(text).search(text, max(start, len(text) - MAX_MATCH), partial=True)  # fmt: skip
                 else:
-                    match = rules.matches.search(text, start)
+                    match = rules.matches(text).search(text, start)
                 place = each.starts[match.start() if match else -1]
                 self._places[rules, which, number] = place
             end = min(end, place)
