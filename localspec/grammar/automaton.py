@@ -76,6 +76,10 @@ class GrammarAutomaton:
         mask: NDArray[np.bool_] = state.cursor.mask(state)[ids]
         return mask
 
+    def takes(self, state: GrammarState, token: int) -> bool:
+        """Return whether the text of a token may follow, also where the model's own tokenizer would spell that otherwise."""
+        return not state.ended and state.cursor.takes(state, token)
+
     def forced(self, state: GrammarState) -> tuple[int, ...]:
         """Return the tokens of which each is the only one that may follow those before it."""
         return () if state.ended else state.cursor.forced(state)
@@ -104,6 +108,12 @@ class _Cursor:
             if len(self._masked) > _MASKS:
                 self._masked.popleft().mask = None
         return state.mask
+
+    def takes(self, state: GrammarState, token: int) -> bool:
+        self._go_to(state)
+        taken = self._matcher.validate_tokens([token])
+        require_sane(self._matcher)
+        return bool(taken)
 
     def forced(self, state: GrammarState) -> tuple[int, ...]:
         self._go_to(state)

@@ -1,7 +1,7 @@
 """Rules that are made of others: either of two, and those that begin where the text of an answer has spelled a trigger, or the beginning of a call."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.decoding.constraint import Automaton
+from localspec.grammar.automaton import GrammarAutomaton, GrammarState
 
 _LINE = b"\n"
 _MOST_TEXTS = 256
@@ -136,10 +137,10 @@ class Opening:
 
     text: bytes
     heads: tuple[bytes, ...]
-    rule: Automaton[Any]
+    rule: GrammarAutomaton
 
 
-Met = tuple[bytes, Any]
+Met = tuple[bytes, GrammarState | None]
 """Text behind an opening, and the state of its rule there; None where the text has left the rule."""
 
 
@@ -166,10 +167,17 @@ class Watch:
     Args:
         openings: where calls may begin.
         pieces: spell them.
+        tokenize: returns the ids of a text: of what a token has behind an opening that it completes (`=get`).
     """
 
-    def __init__(self, openings: Sequence[Opening], pieces: Pieces) -> None:
+    def __init__(
+        self,
+        openings: Sequence[Opening],
+        pieces: Pieces,
+        tokenize: Callable[[bytes], Sequence[int]],
+    ) -> None:
         self._openings = openings
+        self._tokenize = tokenize
         self._texts = [each.text or _LINE for each in openings]
         self._pieces = pieces
         self._longest = max(map(len, self._texts), default=1)
@@ -193,8 +201,11 @@ class Watch:
             after = None if before is None else self._followed(opening, before, token)
             if after is not None and after[0].startswith(opening.heads):
                 return WatchState(b"", (), (number, after[1]))
-            begins = after is None and text.endswith(self._texts[number])
-            met.append((b"", opening.rule.start()) if begins else after)
+            if after is None:
+                after = self._begun(number, text, len(piece))
+                if after is not None and after[0].startswith(opening.heads):
+                    return WatchState(b"", (), (number, after[1]))
+            met.append(after)
         return WatchState(text[-self._longest :], tuple(met))
 
     def allows(self, state: WatchState, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -226,9 +237,20 @@ class Watch:
             return behind, state
         if not any(each.startswith(behind) or behind.startswith(each) for each in opening.heads):
             return None
-        one = np.array([token], dtype=np.int64)
-        follows = state is not None and opening.rule.allows(state, one)[0]
-        return behind, opening.rule.step(state, token) if follows else None
+        return behind, _after(opening.rule, state, [token])
+
+    def _begun(self, number: int, text: bytes, size: int) -> Met | None:
+        """Return what stands behind an opening that the last bytes of a text complete; None where none may begin there."""
+        opening, wanted = self._openings[number], self._texts[number]
+        at = text.rfind(wanted)
+        if at < 0 or at + len(wanted) <= len(text) - size:
+            return None
+        behind = text[at + len(wanted) :]
+        behind = behind if opening.text else behind.lstrip()
+        if not any(each.startswith(behind) or behind.startswith(each) for each in opening.heads):
+            return None
+        tokens = self._tokenize(behind) if behind else ()
+        return behind, _after(opening.rule, opening.rule.start(), tokens)
 
     def _bind(
         self, opening: Opening, met: Met, ids: NDArray[np.int64], allowed: NDArray[np.bool_]
@@ -239,13 +261,13 @@ class Watch:
             complete = np.isin(ids, self._pieces.with_text(rest, at_start=True))
             if not complete.any():
                 continue
-            if state is None:
-                allowed &= ~complete
-            else:
-                allowed[complete] &= opening.rule.allows(state, ids[complete])
+            taken = [
+                state is not None and opening.rule.takes(state, each) for each in ids[complete]
+            ]
+            allowed[complete] &= np.array(taken, dtype=np.bool_)
 
     def _running_past(self, number: int, tail: bytes) -> Iterator[NDArray[np.int64]]:
-        """Yield the tokens that complete the text of an opening and begin a head at once: the rule would not see that."""
+        """Yield the tokens that complete the text of an opening and a head at once."""
         text = self._texts[number]
         for size in range(min(len(text) - 1, len(tail)) + 1):
             if not size or text.startswith(tail[-size:]):
@@ -260,9 +282,20 @@ class Watch:
         for token in self._pieces.with_text(rest, at_start=begun > 0).tolist():
             behind = self._pieces[token].rpartition(rest)[2]
             behind = behind if self._openings[number].text else behind.lstrip()
-            if behind and any(e.startswith(behind) or behind.startswith(e) for e in heads):
+            if behind.startswith(heads):
                 ids.append(token)
         return np.array(ids, dtype=np.int64)
+
+
+def _after(
+    rule: GrammarAutomaton, state: GrammarState | None, tokens: Iterable[int]
+) -> GrammarState | None:
+    """Return the state after some tokens, however they spell what the rule has there; None where it has another text."""
+    for token in tokens:
+        if state is None or not rule.takes(state, token):
+            return None
+        state = rule.step(state, token)
+    return state
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ class Grammars:
             )
             for each in forms
         ]
-        return Watch(found, self._pieces_with(control))
+        return Watch(found, self._pieces_with(control), self._tokenizer.tokenize_bytes)
 
     def _pieces_with(self, control: Mapping[str, int]) -> "Pieces":
         from localspec.grammar.combined import Pieces
