@@ -252,8 +252,7 @@ def _version(reader: Reader, name: str) -> int:
     beginning = bytes(reader.view[:32])
     if beginning[:4] != MAGIC[: len(beginning)]:
         raise ModelFileError(
-            f"{name} is not a GGUF file (it begins with {beginning[:16]!r}): "
-            "download it again, or give another file"
+            f"{name} is not a GGUF file: give another, or where it was one, download it again"
         )
     reader.take(4)
     version = reader.u32()

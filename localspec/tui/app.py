@@ -166,9 +166,10 @@ class ChatApp(Screens):
         composer, session = self.view.entry.composer, self.session
         if command is not None:
             composer.accept(text)
-            # What could not be done can be mended and sent again.
+            # What could not be done can be mended and sent again; what is typed in its place replaces it.
             if not await self.run_command(command[0].name, command[1]) and not composer.text:
                 composer.fill(typed)
+                composer.select_all()
             return
         if self.editing is None and (session.growing or session.models.missing):
             waiting = session.waiting

@@ -338,6 +338,8 @@ class Entry(Vertical):
             return False
         if key == "escape":
             self._open([])
+            if self.composer.text == "/":  # which opened it
+                self.composer.fill("")
         elif key == "up":
             self._list.action_cursor_up()
         elif key == "down":

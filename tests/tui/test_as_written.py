@@ -105,3 +105,18 @@ def test_nothing_of_ten_answers_is_lost(name: str, width: int) -> None:
     expected = letters(ANSWERS[name])
     assert letters(finished(ANSWERS[name], width)) == expected
     assert letters(streamed(ANSWERS[name], width)) == expected
+
+
+def test_titles_and_thoughts_are_as_written() -> None:
+    heading, thoughts = (
+        "Assistant<T> [b]x[/b] · version 1 of 2",
+        "Is <div> or List<int> [red] &amp; meant? 1. 1.",
+    )
+    text = MessageText(heading, "Done.", thoughts, "+ a<b>.txt", kind="reply")
+    for growing in (True, False):
+        layout = MessageLayout(text, lambda: TYPESETTER, growing=growing)
+        layout.unfolded = True
+        layout.fit(60)
+        screen = " ".join(drawn(layout.strips).split())
+        for each in (heading, thoughts, "+ a<b>.txt"):
+            assert each in screen
