@@ -18,9 +18,11 @@ from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
+from localspec.messages import Message, ToolCall, ToolResult
 from localspec.options import LoadOptions, ReplyOptions, SamplingParams
 from tests.chat.toy_calls import HERMES
 from tests.support.speaking import forget, opened
+from tests.vocabularies import real_templates
 
 pytestmark = [pytest.mark.weights]
 
@@ -88,3 +90,27 @@ def test_a_template_without_tools_cannot_call(speaker: Assistant) -> None:
     plain = replace(speaker.models, template_source=source)
     with pytest.raises(UsageError, match="cannot call tools"):
         answered(Assistant(plain, speaker.policies), CallPolicy(), 1)
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize(
+    "name",
+    ["Qwen-Qwen2.5-7B-Instruct", "Mistral-Small-3.2-24B-Instruct-2506", "Qwen3.5-4B"],
+)
+def test_swapped_results_give_the_answer_that_ordered_ones_give(
+    speaker: Assistant, name: str
+) -> None:
+    source = real_templates()[name].read_text()
+    other = Assistant(replace(speaker.models, template_source=source), speaker.policies)
+    calls = tuple(ToolCall(f"call_{at}", "flight", f'{{"to": "{at}"}}') for at in ("Rome", "Oslo"))
+    results = [Message("tool", (ToolResult(f"call_{at}", f"to {at}"),)) for at in ("Rome", "Oslo")]
+    replies = []
+    for order in (results, results[::-1]):
+        forget(other)
+        said = [Message.user("Flights?"), Message("assistant", calls), *order]
+        conversation = Conversation(messages=said, tools=TOOLS)
+        options = ReplyOptions(SamplingParams(temperature=0.8), 7, 24)
+        replies.append(other.reply(conversation, options))
+    ordered, swapped = replies
+    assert ordered.tokens == swapped.tokens
+    assert ordered.prompt_tokens == swapped.prompt_tokens > 20
