@@ -198,7 +198,7 @@ class Message:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls, in order."""
-        return tuple(each for each in self.parts if isinstance(each, ToolCall))
+        return tuple([each for each in self.parts if isinstance(each, ToolCall)])
 
     def changed(self, change: Callable[[str], str]) -> "Message":
         """Return the message with `change` applied to all that a model reads of it.
@@ -258,14 +258,14 @@ def to_json(message: Message) -> dict[str, Any]:
     value: dict[str, Any] = {"role": message.role, "content": _text(message.parts, markers=True)}
     if message.thinking:
         value["reasoning_content"] = message.thinking
-    if message.calls:
+    if calls := message.calls:
         value["tool_calls"] = [
             {
                 "id": each.id,
                 "type": "function",
                 "function": {"name": each.name, "arguments": each.arguments},
             }
-            for each in message.calls
+            for each in calls
         ]
     return value
 

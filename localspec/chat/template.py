@@ -19,7 +19,15 @@ from typing import Any
 
 from localspec.calls import Tool
 from localspec.chat.jinja import JinjaError, render
-from localspec.chat.template_rules import GAP, NOTHING_SAID, RESCUES, RULES, FitRule, Messages
+from localspec.chat.template_rules import (
+    GAP,
+    NOTHING_SAID,
+    RESCUES,
+    RULES,
+    FitRule,
+    Messages,
+    Outline,
+)
 from localspec.chat.template_values import (
     filled,
     in_parts,
@@ -94,6 +102,7 @@ class ChatTemplate:
             )
         self.source = source
         self._model = model
+        self._reads_responses = reads_responses(source)
         self._think: str | None = None
         self.variables: Mapping[str, Any] = {}
         # Thinking that can be switched off is on, as in llama-server.
@@ -104,6 +113,7 @@ class ChatTemplate:
         self._takes: dict[str, bool] = {}
         self._calls: tuple[bool, str | None] | None = _UNKNOWN
         self._takes_parts: bool | None = None
+        self._has_looked = False  # for what calls begin with
         self._call_head: re.Pattern[str] | None = None
         self.thinking = ThinkingPlan()
         self._views: dict[str, ChatTemplate] = {}
@@ -266,7 +276,7 @@ class ChatTemplate:
                 with suppress(TemplateError):
                     return self._run(fitted, attempt), (*names, SCHEMAS)
             for rule in RESCUES:
-                if rule.concerns(fitted):
+                if rule.concerns(Outline.of(fitted)):
                     fitted, more = self._by_rules(rule.change(fitted, self))
                     names = (*names, rule.name, *more)
                     with suppress(TemplateError):
@@ -274,10 +284,11 @@ class ChatTemplate:
             raise
 
     def _by_rules(self, messages: Messages) -> tuple[Messages, tuple[str, ...]]:
-        names = list[str]()
+        names, outline = list[str](), Outline.of(messages)
         for rule in RULES:
-            if rule.concerns(messages) and not self._follows(rule):
+            if rule.concerns(outline) and not self._follows(rule):
                 messages = rule.change(messages, self)
+                outline = Outline.of(messages)
                 names.append(rule.name)
         return messages, tuple(names)
 
@@ -364,7 +375,7 @@ class ChatTemplate:
         values = values_of(messages, form)
         if "reasoning_content" not in self.source:
             values = [with_thoughts(each, self.source) for each in values]
-        if reads_responses(self.source):
+        if self._reads_responses:
             values = with_responses(values)
         return values
 
@@ -378,7 +389,9 @@ class ChatTemplate:
 
     def _needs_words(self, messages: Messages) -> bool:
         """Return whether words beside calls would be lost, or stand behind them."""
-        if not any(each.calls and each.text for each in messages):
+        if self._takes.get(WORDS) or not any(
+            each.role == "assistant" and each.calls and each.text for each in messages
+        ):
             return False
         if WORDS not in self._takes:
             self._takes[WORDS] = True  # while that is found out
@@ -405,7 +418,8 @@ class ChatTemplate:
 
     def _head_of_calls(self) -> re.Pattern[str] | None:
         """Return the pattern of what stands before the name of a turn's first call, an anchor behind it; None where words have tags of their own."""
-        if self._call_head is None:
+        if not self._has_looked:
+            self._has_looked = True
             call = Message("assistant", (ToolCall("callOne01", _PROBE, "{}"),))
             called, answered = (
                 self._render_values(

@@ -62,7 +62,7 @@ class FitRule:
     """
 
     name: str
-    concerns: Callable[[Messages], bool]
+    concerns: "Callable[[Outline], bool]"
     takes: Callable[[TemplateReader], bool]
     change: Callable[[Messages, TemplateReader], Messages]
 
@@ -84,65 +84,98 @@ _TWO_CALLS = Message("assistant", (_call("probe_one", 0, _ONE), _call("probe_two
 # What conversations have.
 
 
-def _has_calls(messages: Messages) -> bool:
-    return any(each.calls for each in messages)
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What rules look at in a conversation, found once.
+
+    Args:
+        roles: of its messages.
+        calls: of its messages.
+        pairs: the roles that follow one another.
+    """
+
+    roles: tuple[Role, ...]
+    calls: tuple[tuple[ToolCall, ...], ...]
+    pairs: frozenset[tuple[Role, Role]]
+
+    @classmethod
+    def of(cls, messages: Messages) -> "Outline":
+        """Return the outline of a conversation."""
+        roles = tuple(each.role for each in messages)
+        calls = tuple(each.calls if each.role == "assistant" else () for each in messages)
+        return cls(roles, calls, frozenset(pairwise(roles)))
+
+    @property
+    def has_system(self) -> bool:
+        """Whether it begins with a system prompt."""
+        return self.roles[:1] == ("system",)
 
 
-def _has_several_calls(messages: Messages) -> bool:
-    return any(len(each.calls) > 1 for each in messages)
+def _has_calls(outline: Outline) -> bool:
+    return any(outline.calls)
 
 
-def _has_results(messages: Messages) -> bool:
-    return any(each.role == "tool" for each in messages)
+def _has_several_calls(outline: Outline) -> bool:
+    return any(len(each) > 1 for each in outline.calls)
 
 
-def _has_lone_results(messages: Messages) -> bool:
-    return _with_lone_results_of_users(messages) != [*messages]
+def _has_results(outline: Outline) -> bool:
+    return "tool" in outline.roles
 
 
-def _has_other_ids(messages: Messages) -> bool:
-    return any(not _WHOLE_ID.fullmatch(call.id) for each in messages for call in each.calls)
+def _has_lone_results(outline: Outline) -> bool:
+    called = False
+    for role, calls in zip(outline.roles, outline.calls, strict=True):
+        if role == "tool" and not called:
+            return True
+        called = bool(calls) or (called and role == "tool")
+    return False
 
 
-def _has_later_system(messages: Messages) -> bool:
-    return any(each.role == "system" for each in messages[1:])
+def _has_other_ids(outline: Outline) -> bool:
+    return any(not _WHOLE_ID.fullmatch(call.id) for calls in outline.calls for call in calls)
 
 
-def _has_system(messages: Messages) -> bool:
-    return bool(messages) and messages[0].role == "system"
+def _has_later_system(outline: Outline) -> bool:
+    return "system" in outline.roles[1:]
 
 
-def _has_two_systems(messages: Messages) -> bool:
-    return [each.role for each in messages[:2]] == ["system", "system"]
+def _has_system(outline: Outline) -> bool:
+    return outline.has_system
 
 
-def _is_system(messages: Messages) -> bool:
-    return len(messages) == 1 and _has_system(messages)
+def _has_two_systems(outline: Outline) -> bool:
+    return outline.roles[:2] == ("system", "system")
 
 
-def _in_a_loop(messages: Messages) -> bool:
-    return _has_system(messages) and messages[-1].role == "tool"
+def _is_system(outline: Outline) -> bool:
+    return outline.roles == ("system",)
 
 
-def _follows(first: Role, second: Role) -> Callable[[Messages], bool]:
-    def concerns(messages: Messages) -> bool:
-        return any((one.role, two.role) == (first, second) for one, two in pairwise(messages))
-
-    return concerns
+def _in_a_loop(outline: Outline) -> bool:
+    return outline.has_system and outline.roles[-1] == "tool"
 
 
-def _goes_on_behind_a_call(messages: Messages) -> bool:
+def _follows(first: Role, second: Role) -> Callable[[Outline], bool]:
+    return lambda outline: (first, second) in outline.pairs
+
+
+def _goes_on_behind_a_call(outline: Outline) -> bool:
     """Return whether a user speaks where the assistant has to."""
-    pairs = pairwise(messages)
-    return any(two.role == "user" and (one.role == "tool" or one.calls) for one, two in pairs)
+    if ("tool", "user") in outline.pairs:
+        return True
+    behind = zip(outline.calls, outline.roles[1:], strict=False)
+    return ("assistant", "user") in outline.pairs and any(
+        c and role == "user" for c, role in behind
+    )
 
 
-def _begins_with_an_answer(messages: Messages) -> bool:
-    return next((each.role for each in messages if each.role != "system"), "") == "assistant"
+def _begins_with_an_answer(outline: Outline) -> bool:
+    return next((each for each in outline.roles if each != "system"), "") == "assistant"
 
 
-def _has_no_question(messages: Messages) -> bool:
-    return all(each.role != "user" for each in messages)
+def _has_no_question(outline: Outline) -> bool:
+    return "user" not in outline.roles
 
 
 # What templates take.
@@ -357,12 +390,12 @@ def _with_gaps(messages: Messages, _reader: TemplateReader) -> Iterator[Message]
 
 
 def _with_first_question(messages: Messages, _reader: TemplateReader) -> list[Message]:
-    at = 1 if _has_system(messages) else 0
+    at = 1 if messages[0].role == "system" else 0
     return [*messages[:at], Message.user(NOTHING_SAID), *messages[at:]]
 
 
 def _with_a_question(messages: Messages, reader: TemplateReader) -> list[Message]:
-    if len(messages) == 1 and _has_system(messages):
+    if [each.role for each in messages] == ["system"]:
         return [Message.user(messages[0].text)]
     return _with_first_question(messages, reader)
 
@@ -373,9 +406,7 @@ def _with_systems_joined(messages: Messages, _reader: TemplateReader) -> list[Me
     return [Message.system(_paragraphs(*(each.text for each in first))), *rest]
 
 
-def _with_lone_results_of_users(
-    messages: Messages, _reader: TemplateReader | None = None
-) -> list[Message]:
+def _with_lone_results_of_users(messages: Messages, _reader: TemplateReader) -> list[Message]:
     """Return messages in which a result behind no call is a user's word."""
     done, called = list[Message](), False
     for each in messages:
@@ -467,7 +498,7 @@ RESCUES = (
     FitRule("a question", _has_no_question, lambda _: False, _with_a_question),
     FitRule(
         "all neighbours joined",
-        lambda messages: any(one.role == two.role for one, two in pairwise(messages)),
+        lambda outline: any(one == two for one, two in outline.pairs),
         lambda _: False,
         lambda messages, reader: _with_neighbours_joined("user")(
             _with_neighbours_joined("assistant")(messages, reader), reader

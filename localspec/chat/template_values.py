@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localspec.calls import Tool
+from localspec.chat.turns import arguments_of
 from localspec.messages import to_json
 
 THOUGHTS = re.compile(r"\bmessage(?:\.|\[.)(thinking|reasoning)\b")
@@ -49,7 +50,7 @@ def called(message: dict[str, Any], objects: bool, content: str | None) -> dict[
     calls = message["tool_calls"]
     if objects:
         functions = [
-            {**each["function"], "arguments": json.loads(each["function"]["arguments"])}
+            {**each["function"], "arguments": arguments_of(each["function"]["arguments"])}
             for each in calls
         ]
         calls = [{**call, "function": f} for call, f in zip(calls, functions, strict=True)]

@@ -6,8 +6,10 @@ they were ready, and arguments may be empty or cut. Most templates join results 
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 
@@ -40,10 +42,10 @@ def _ordered(messages: Sequence[Message], lost: str) -> tuple[Message, ...]:
     while at < len(messages):
         message, at = messages[at], at + 1
         done.append(message)
-        if message.calls:
+        if message.role == "assistant" and (calls := message.calls):
             later = list(takewhile(lambda each: each.role != "assistant", messages[at:]))
             at += len(later)
-            done += _answered(message.calls, later, lost)
+            done += _answered(calls, later, lost)
     return tuple(done)
 
 
@@ -55,6 +57,8 @@ def _answered(calls: Sequence[ToolCall], later: Sequence[Message], lost: str) ->
         later: what follows it, up to the next turn of the assistant.
         lost: what a result says that is missing; empty leaves out those behind the last that is there.
     """
+    if list(map(_id, later)) == [each.id for each in calls]:
+        return [*later]
     results = [each for each in later if _result(each) is not None]
     own = list[Message | None]()
     for call in calls:
@@ -93,23 +97,30 @@ def _of_call(message: Message, call: ToolCall) -> Message:
 
 
 def _with_objects(message: Message) -> Message:
-    if not message.calls:
+    if message.role != "assistant" or all(map(_is_whole, message.parts)):
         return message
-    parts = tuple(_with_object(each) for each in message.parts)
-    return message if parts == message.parts else replace(message, parts=parts)
+    return replace(message, parts=tuple(map(_with_object, message.parts)))
+
+
+def _is_whole(part: Part) -> bool:
+    return not isinstance(part, ToolCall) or arguments_of(part.arguments) is not None
 
 
 def _with_object(part: Part) -> Part:
     """Return a call with arguments that are an object: none where there are none, and what cannot be read under a key."""
-    if not isinstance(part, ToolCall) or _is_object(part.arguments):
+    if not isinstance(part, ToolCall) or arguments_of(part.arguments) is not None:
         return part
     nothing = part.arguments.strip() in {"", "null"}
     arguments = "{}" if nothing else json.dumps({UNREADABLE: part.arguments}, ensure_ascii=False)
     return ToolCall(part.id, part.name, arguments)
 
 
-def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(json.loads(arguments), dict)
-    except (ValueError, RecursionError):
-        return False
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """Return arguments that are a JSON object; None where they are none."""
+    value: Any = None
+    with suppress(ValueError, RecursionError):
+        try:
+            value = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError):  # NaN, or a break in the text
+            value = json.loads(text)
+    return value if isinstance(value, dict) else None
