@@ -333,9 +333,10 @@ class History(HistoryDatabase):
         if saved:
             if named:
                 self.remove_unnamed_media()
-            self.tidy(_TIDY_S)
             if self._chores is not None:
                 self._chores.wake()
+            elif self.is_small:  # a step on a large index may take longer than the deletion
+                self.tidy(_TIDY_S)
 
     def state_directory(self, conversation: int) -> Path | None:
         """Return where the models' state of a conversation belongs; None where nothing is saved."""

@@ -15,7 +15,7 @@ from localspec.history.schema import STEPS
 from localspec.history.search import LETTERS, letters_of
 from localspec.storage.database import empty_log, give_back, open_database, transaction
 
-_PAGES, _MESSAGES = 32, 300
+_PAGES, _MESSAGES = 16, 300
 _REST = 3.0
 """How many times as long as a step a thread rests after it."""
 _BUSY_S, _AGAIN_S = 0.1, 2.0

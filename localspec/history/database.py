@@ -44,8 +44,7 @@ from localspec.storage.database import (
 OLDEST = 4
 """The first version that can be read as it is: later steps help the search."""
 BUSY_S, RETRY_S = 5.0, 10.0
-_CHECKED_PAGES = 4096
-"""Of 4 KiB: more take too long to be looked through at each start."""
+_SMALL_PAGES = 4096  # of 4 KiB
 _MEDIA_FIRST = '{"media"'
 _WITH_MEDIA = f"SELECT acts FROM message WHERE acts LIKE '{_MEDIA_FIRST}%'"  # noqa: S608 - ours
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -142,6 +141,11 @@ class HistoryDatabase:
             except sqlite3.Error as error:
                 self._note(error)
                 return []
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the file is small enough for work on all of it at once."""
+        return self._connection is not None and is_small(self._connection)
 
     @property
     def taken_in_line(self) -> str:
@@ -433,7 +437,7 @@ def look_for_damage(connection: sqlite3.Connection) -> None:
         sqlite3.Error: it is damaged, or cannot be read.
     """
     verdict = "ok"
-    if connection.execute("PRAGMA page_count").fetchone()[0] <= _CHECKED_PAGES:
+    if is_small(connection):
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     else:
         connection.execute("SELECT * FROM message ORDER BY id DESC LIMIT 100").fetchall()
@@ -442,6 +446,11 @@ def look_for_damage(connection: sqlite3.Connection) -> None:
         damage = sqlite3.DatabaseError("database disk image is malformed")
         damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise damage
+
+
+def is_small(connection: sqlite3.Connection) -> bool:
+    """Return whether all of a file can be looked through in a few hundredths of a second."""
+    return int(connection.execute("PRAGMA page_count").fetchone()[0]) <= _SMALL_PAGES
 
 
 def _make(connection: sqlite3.Connection, changes: Sequence[RowChange]) -> int:

@@ -11,7 +11,7 @@ import secrets
 import stat
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -43,7 +43,7 @@ KEY = "LOCALSPEC_SERVER_KEY"
 """The environment variable with the key; `--server-key-file` comes before it."""
 MOST_LINE_BYTES, MOST_REPLY_BYTES = 8 << 20, 64 << 20
 _CONNECT_S, _SHORT_S, _LOADING_S, _AGAIN_S = 10.0, 30.0, 900.0, 0.5
-_FIRST_S, _FIRST_S_PER_TOKEN, _BETWEEN_S = 600.0, 0.1, 300.0
+_FIRST_S, _FIRST_S_PER_TOKEN, _BETWEEN_S, _END_S = 600.0, 0.1, 300.0, 0.1
 """How long a server may be silent: before the first byte, which long prompts and those of others delay, and then."""
 _MOST_BODY_BYTES = 4 << 20
 _CHARS_PER_TOKEN, _AROUND = 3, 4
@@ -414,6 +414,7 @@ class Client:
                         continue
                     data = line[5:].strip()
                     if data == b"[DONE]":
+                        await _read_end(lines)
                         return
                     chunk = self._decoded(data, Chunk, "part of an answer")
                     if chunk.error is not None or chunk.object == "error":
@@ -545,6 +546,14 @@ def _encoded(body: dict[str, Any]) -> bytes:
     """Return a body as JSON; half of a character, which a paste may hold, becomes U+FFFD."""
     text = json.dumps(body, ensure_ascii=False)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+async def _read_end(lines: AsyncGenerator[bytes]) -> None:
+    """Read what follows the end of a stream, as far as it comes at once: only then is the connection good for the next request."""
+    with suppress(TimeoutError, LocalspecError):
+        async with asyncio.timeout(_END_S):
+            async for _ in lines:
+                pass
 
 
 async def _read(response: httpx2.Response) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -651,3 +652,49 @@ def test_what_a_model_takes_is_known_where_the_server_lists_it() -> None:
         with double(FINE, v1_models=said(models)) as server:
             ready, _ = talk(server)
         assert (ready.sees, ready.hears) == senses
+
+
+def test_one_connection_serves_many_requests() -> None:
+    """What follows the end of a stream is read: only then is its connection good for the next request."""
+    connections, body = 0, words("Hi") + STOP
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    models = json.dumps(MODELS).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with suppress(asyncio.IncompleteReadError):
+            while head := (await reader.readuntil(b"\r\n\r\n")).lower():
+                if head.startswith(b"get"):
+                    length = f"content-type: application/json\r\ncontent-length: {len(models)}"
+                    writer.write(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n%s" % (length.encode(), models))
+                    continue
+                await reader.readexactly(int(head.partition(b"content-length:")[2].split()[0]))
+                kind = b"content-type: text/event-stream\r\ntransfer-encoding: chunked"
+                writer.write(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n%s" % (kind, chunked))
+        writer.close()
+
+    async def work() -> list[str]:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            client = Client(LaunchOptions(server=f"http://127.0.0.1:{port}"), ())
+            await client.open(lambda _: None)
+            texts, opened = list[str](), connections
+            for number in range(20):
+                events = list[Event]()
+                await client.answer(Request(number, HELLO), events.extend)
+                texts.append(finished(events).message.text)
+            assert connections - opened <= 1
+            await client.close()
+            return texts
+
+    assert asyncio.run(work()) == ["Hi"] * 20
+
+
+def test_a_server_that_stays_behind_the_end_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "_END_S", 0.01)
+    with double(streamed(words("Hi"), STOP, then=hang)) as server:
+        assert finished(ask(server)).message.text == "Hi"
+        assert server.vanished.wait(PATIENCE_S)
