@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -228,17 +229,19 @@ def model_is_replaced(ground: Ground, chance: Random) -> str:
 
 @trial("chat", "the model's file is cut while it is loaded")
 def model_is_cut(ground: Ground, _: Random) -> str:
-    """With kernels that use a file's pages as they are mapped, cutting it takes them away."""
+    """The signal stands for a mapped page that is gone: no file is cut under llama.cpp."""
     own = ground.folder / "own.gguf"
     own.write_bytes(ground.model.read_bytes())
     with ground.started(*SHORT_CHAT, "--target", str(own)) as running:
         running.say("Name a river.")
         running.until_answers(1)
-        os.truncate(own, 1 << 20)
+        (engine,) = running.children()
+        os.kill(engine, signal.SIGBUS)
         running.say("Name another one.")
         running.until(lambda each: each.answers == 2 or b"restart" in each.err)
         ended = running.end()
     assert_told(ended)
+    os.truncate(own, 1 << 20)
     told = assert_clear(answer(ground, "--target", str(own), "Hi"))
     assert_kept(ground, ["Name a river."])
     assert_fine(chat(ground, "Still there?"))
