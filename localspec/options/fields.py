@@ -110,9 +110,11 @@ def schema_of(wanted: Any) -> tuple[Any, bool]:
     kind = wanted.get("type") if isinstance(wanted, dict) else None
     if kind == "text":
         return None, False
-    if kind == "json_object":
+    if kind == "json_object" and wanted.get("schema") is None:
         return {"type": "object"}, True
     described = wanted.get("json_schema", wanted) if kind == "json_schema" else None
+    if kind == "json_object":  # as llama-server and others have it
+        described = wanted
     if isinstance(described, dict) and isinstance(described.get("schema"), dict | bool):
         return described["schema"], described.get("strict") is True
     raise UsageError(

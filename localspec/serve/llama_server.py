@@ -14,6 +14,7 @@ from localspec.chat.events import Delta, Finished, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Detokenize, Tokenize
+from localspec.errors import UsageError
 from localspec.messages import Infill
 from localspec.serve.answering import AnswerForm, Answers, Body, Service, unless_gone
 from localspec.serve.bodies import body_of, logprobs_of, reply_options
@@ -46,6 +47,16 @@ class Snippet(msgspec.Struct):
     filename: str = "tmp"
 
 
+class PromptText(msgspec.Struct):
+    """A text in an object."""
+
+    prompt_string: str
+
+
+_Pieces = list[str | int]
+GivenPrompt = str | PromptText | list[str | int | _Pieces | PromptText]
+
+
 class InfillBody(CompletionBody, kw_only=True):
     """A gap, and how to fill it in. What limits the time of a prompt, and other fields are ignored."""
 
@@ -63,9 +74,9 @@ class InfillBody(CompletionBody, kw_only=True):
 
 
 class ContinueBody(InfillBody, kw_only=True):
-    """A text to go on with as it is, or several, each of them a text or ids."""
+    """A text to go on with as it is, or several, each of them a text, ids, or both in turns."""
 
-    prompt: str | list[str | int | list[int]] = ""  # type: ignore[assignment]  # a gap has a text alone
+    prompt: GivenPrompt = ""  # type: ignore[assignment]  # a gap has a text alone
 
 
 async def infill(request: HttpRequest, service: Service) -> Answers:
@@ -85,8 +96,36 @@ async def infill(request: HttpRequest, service: Service) -> Answers:
 async def completion(request: HttpRequest, service: Service) -> Answers:
     """Go on with texts as they are, as Continue asks for it."""
     body = await body_of(request, ContinueBody)
-    prompts = [Request(0, (), raw=each) for each in prompts_of(body.prompt)]
-    return await _continued(body, service.of(body.model), prompts)
+    service = service.of(body.model)
+    prompts = prompts_of([await _ids_or_text(each, service) for each in _each_prompt(body.prompt)])
+    return await _continued(body, service, [Request(0, (), raw=each) for each in prompts])
+
+
+def _each_prompt(given: GivenPrompt) -> Sequence[str | _Pieces | PromptText]:
+    """Return each prompt; ids, and texts between them, are one."""
+    if not isinstance(given, list):
+        return [given]
+    if any(isinstance(each, int) for each in given):
+        pieces = [each for each in given if isinstance(each, int | str)]
+        if len(pieces) < len(given):
+            raise UsageError("prompt has ids beside whole prompts: give a list of either")
+        return [pieces]
+    return [each for each in given if not isinstance(each, int)]
+
+
+async def _ids_or_text(given: str | _Pieces | PromptText, service: Service) -> str | list[int]:
+    """Return a prompt as one text, or as ids."""
+    if isinstance(given, PromptText):
+        return given.prompt_string
+    if isinstance(given, str):
+        return given
+    ids = list[int]()
+    for at, piece in enumerate(given):
+        if isinstance(piece, int):
+            ids.append(piece)
+        else:
+            ids += (await service.tokens(Tokenize(0, piece, add_special=at == 0))).tokens
+    return ids
 
 
 async def _continued(body: InfillBody, service: Service, prompts: Sequence[Request]) -> Answers:

@@ -89,6 +89,7 @@ class ChatBody(CompletionBody, kw_only=True):
     functions: Any = None
     function_call: Any = None
     continue_final_message: bool = False
+    add_generation_prompt: bool | None = None
 
 
 class TextBody(CompletionBody, kw_only=True):
@@ -158,6 +159,10 @@ async def chat_completions(request: HttpRequest, service: Service) -> Answers:
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     limit = first_given(body.max_completion_tokens, body.max_tokens, body.n_predict)
     messages = conversation(body.messages, service.folder)
+    if body.continue_final_message and body.add_generation_prompt:
+        raise UsageError(
+            "continue_final_message and add_generation_prompt are true: a message goes on, or one begins: choose one"
+        )
     if body.continue_final_message and not (messages and messages[-1].role == "assistant"):
         raise UsageError(
             "continue_final_message is true, and the last message is not the assistant's: leave it out"

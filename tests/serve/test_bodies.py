@@ -288,6 +288,22 @@ def test_grammars_and_schemas_reach_the_engine(server: Served) -> None:
     assert answer.json()["choices"][0]["message"]["content"] == "Hello."
 
 
+def test_a_schema_beside_an_object_of_json_is_its_schema(server: Served) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    schemas: list[Any] = [schema, {"const": 5}, True]
+    for each in schemas:
+        form = {"type": "json_object", "schema": each}
+        assert server.chat("hello", response_format=form, max_tokens=1).status_code == 200
+        assert json.loads(str(server.request.options.json_schema)) == each
+    plain = {"type": "json_object", "schema": None}
+    assert server.chat("hello", response_format=plain, max_tokens=1).status_code == 200
+    assert json.loads(str(server.request.options.json_schema)) == {"type": "object"}
+    wrong: list[Any] = [123, "x", [schema]]
+    for each in wrong:
+        form = {"type": "json_object", "schema": each}
+        server.refuse(CHAT, "response_format", messages=[user("x")], response_format=form)
+
+
 TWO = f"{hermes('area', of='Peru')}\n{hermes('now')}"
 SCRIPT = {
     "calls": True,

@@ -218,6 +218,8 @@ def test_a_last_message_goes_on_where_a_client_says_so_and_where_it_does_not(
     assert server.chat("hello", continue_final_message=False).status_code == 200
     for wrong in ([user("hello")], [*said, user("x")]):
         server.refuse(CHAT, "continue_final_message", messages=wrong, continue_final_message=True)
+    both = {"continue_final_message": True, "add_generation_prompt": True}
+    server.refuse(CHAT, "choose one", messages=said, **both)
     server.refuse(RESPONSES, "continue_final_message", input="hello", continue_final_message=True)
 
 
@@ -254,6 +256,7 @@ _HARMLESS = {
     *("messages", "prompt", "input"),
     # of which each needs another that is refused
     *("tool_choice", "parallel_tool_calls", "top_logprobs", "n_indent", "t_max_predict_ms", "echo"),
+    "add_generation_prompt",
 }
 
 

@@ -115,7 +115,21 @@ def test_a_prompt_may_be_ids_or_several(server: Served) -> None:
         == contents([ids, ids])
         == [text] * 2
     )
-    wrong_ones: list[Any] = [[1, "hello"], [], {}, 5, [[]], [-1], [1 << 40], [[1.5]]]
+    assert contents([*ids[:-2], "lo"]) == contents([[*ids[:-2], "lo"]]) == [text]
+    assert contents({"prompt_string": "hello"}) == [text]
+    assert contents([ids, {"prompt_string": "hello"}, "hello"]) == [text] * 3
+    wrong_ones: list[Any] = [
+        *([1, [2]], [1, {"prompt_string": "x"}]),
+        [],
+        {},
+        {"prompt_string": 5},
+        [[["x"]]],
+        5,
+        [[]],
+        [-1],
+        [1 << 40],
+        [[1.5]],
+    ]
     for wrong in wrong_ones:
         assert server.post("/completion", prompt=wrong, n_predict=9).status_code == 400, wrong
     gap: dict[str, Any] = {"input_prefix": "a", "input_suffix": "b", "prompt": [1]}
