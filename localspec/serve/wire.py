@@ -16,12 +16,12 @@ class Protocol(H11Protocol):
     """HTTP/1.1; a request that turns out malformed when its answer has begun ends its connection, and nothing is printed."""
 
     def send_400_response(self, msg: str) -> None:
-        """Say that a request is no HTTP, where nothing was said yet."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
+        """Say that a request is no HTTP, where that can still be said."""
         if self.cycle is not None:  # its application must not answer once more
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+        with suppress(h11.LocalProtocolError):
+            super().send_400_response(msg)
         self.transport.close()
 
     def on_response_complete(self) -> None:

@@ -54,7 +54,7 @@ def test_chunks_that_break_off_get_an_answer_and_print_nothing(
 ) -> None:
     routes = (
         *("POST /api/create", "POST /api/push", "PUT /v1/chat/completions", "POST /nowhere"),
-        *("GET /health", "POST /v1/chat/completions", "POST /tokenize"),
+        *("GET /health", "HEAD /v1/completions", "POST /v1/chat/completions", "POST /tokenize"),
     )
     key = f"\r\nAuthorization: Bearer {KEY}".encode()
     with caplog.at_level(logging.WARNING):
