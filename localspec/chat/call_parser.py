@@ -60,10 +60,14 @@ class CallParser:
         self._out: list[Delta] = []
         self._id = self._name = self._key = self._arguments = ""
         self._ahead: Head | None = None  # the last head that was found
+        self._between = True  # calls, that is in no call
         self._steps = self._read()
 
     def feed(self, text: str) -> list[Delta]:
         """Take the next text of the answer and return what it makes certain."""
+        if self._between and not self._held and text and not self._places.search(text):
+            self._at_line = text[-1] == "\n"
+            return [Text(text)]
         self._held += text
         next(self._steps, None)
         out, self._out = self._out, []
@@ -92,9 +96,10 @@ class CallParser:
                 self._out.append(Text(text))
             at = 0
             if begins:
+                self._between = False
                 while begins:
                     begins = yield from self._call()
-                self._form = self._usual
+                self._form, self._between = self._usual, True
             elif self._final:
                 self.broken_off = begins is None or left_over
                 self._held = ""
@@ -319,17 +324,15 @@ def _any(places: Sequence[bool | None]) -> bool | None:
     return True if True in places else None if None in places else False
 
 
-def _places(
-    finder: HeadFinder, bare: HeadFinder | None, names: Iterable[str]
-) -> "regex.Pattern[str]":
+def _places(finder: HeadFinder, bare: HeadFinder | None, names: Iterable[str]) -> re.Pattern[str]:
     """Return what matches where a call, or a closing marker, may begin."""
     marks = {finder.form.begin.lstrip()[0], *(each[0] for each in closings(finder.form))}
     marks |= set() if bare is None else set(bare.form.begin[:1])
-    pattern = f"[{regex.escape(''.join(sorted(marks)))}]"
+    pattern = f"[{re.escape(''.join(sorted(marks)))}]"
     if bare is not None and bare.begins_line():
-        firsts = regex.escape("".join(sorted({each[0] for each in names})))
+        firsts = re.escape("".join(sorted({each[0] for each in names})))
         pattern = rf"{pattern}|(?:\A|(?<=\n))[{firsts}]"
-    return regex.compile(pattern)
+    return re.compile(pattern)
 
 
 def _left_over(form: CallFormat) -> "regex.Pattern[str] | None":

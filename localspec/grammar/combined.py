@@ -1,6 +1,6 @@
 """Rules that are made of others: either of two, and those that begin where the text of an answer has spelled a trigger, or the beginning of a call."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -125,22 +125,44 @@ class Trigger:
         return self._past[begun, or_to]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Opening:
     """A text behind which a call may begin.
 
     Args:
         text: of its beginning; empty where it begins a line.
-        heads: texts of which one has to stand behind that.
+        heads: texts of which one has to stand behind that: a name, and one of `tails`.
+        tails: what stands behind names.
         rule: binds what stands behind the text.
     """
 
-    text: bytes
-    heads: tuple[bytes, ...]
-    rule: GrammarAutomaton
+    def __init__(
+        self,
+        text: bytes,
+        heads: Iterable[bytes],
+        tails: Iterable[bytes],
+        rule: GrammarAutomaton,
+    ) -> None:
+        self.text = text or _LINE
+        self.heads = tuple(sorted(heads))
+        self.tails = tuple(tails)
+        self.rule = rule
+        self.begins_line = not text
+        self.least = min(map(len, self.heads)) - max(map(len, self.tails), default=0)
+
+    def is_begun(self, behind: bytes) -> bool:
+        """Return whether a head is, or may become, the beginning of a text."""
+        at = bisect_left(self.heads, behind)
+        may_become = at < len(self.heads) and self.heads[at].startswith(behind)
+        return may_become or behind.startswith(self.heads)
+
+    def stripped(self, behind: bytes) -> bytes:
+        """Return what counts of a text behind it."""
+        return behind.lstrip() if self.begins_line else behind
 
 
-Met = tuple[bytes, GrammarState | None]
+_FRESH = object()
+"""The state of a rule that no text was given to."""
+Met = tuple[bytes, Any]
 """Text behind an opening, and the state of its rule there; None where the text has left the rule."""
 
 
@@ -178,16 +200,17 @@ class Watch:
     ) -> None:
         self._openings = openings
         self._tokenize = tokenize
-        self._texts = [each.text or _LINE for each in openings]
         self._pieces = pieces
-        self._longest = max(map(len, self._texts), default=1)
+        self._longest = max((len(each.text) for each in openings), default=1)
+        self._ends = tuple({each.text[-1:] for each in openings})
+        # Whether a token has a whole tail, and so could complete a name and a head, or an opening and a head, at once.
+        self._wide = [any(pieces.with_text(e).size for e in each.tails) for each in openings]
         self._past: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def start(self) -> WatchState:
         """Return the state before the first token, where a line begins."""
-        return WatchState(
-            _LINE, tuple((b"", e.rule.start()) if not e.text else None for e in self._openings)
-        )
+        met = ((b"", _FRESH) if each.begins_line else None for each in self._openings)
+        return WatchState(_LINE, tuple(met))
 
     def step(self, state: WatchState, token: int) -> WatchState:
         """Return the state after a token that `allows` lets follow."""
@@ -195,18 +218,17 @@ class Watch:
             number, bound = state.bound
             return replace(state, bound=(number, self._openings[number].rule.step(bound, token)))
         piece = self._pieces[token]
-        text = state.tail + piece
+        tail = (state.tail + piece)[-self._longest :]
+        if not any(state.met) and not any(each in piece for each in self._ends):
+            return WatchState(tail, state.met)
         met = list[Met | None]()
         for number, (opening, before) in enumerate(zip(self._openings, state.met, strict=True)):
             after = None if before is None else self._followed(opening, before, token)
+            after = after or self._begun(opening, state.tail + piece, len(piece))
             if after is not None and after[0].startswith(opening.heads):
                 return WatchState(b"", (), (number, after[1]))
-            if after is None:
-                after = self._begun(number, text, len(piece))
-                if after is not None and after[0].startswith(opening.heads):
-                    return WatchState(b"", (), (number, after[1]))
             met.append(after)
-        return WatchState(text[-self._longest :], tuple(met))
+        return WatchState(tail, tuple(met))
 
     def allows(self, state: WatchState, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids`, shape (n,), whether it may follow."""
@@ -215,9 +237,10 @@ class Watch:
             return self._openings[number].rule.allows(bound, ids)
         allowed = np.ones(ids.size, dtype=np.bool_)
         for number, (opening, met) in enumerate(zip(self._openings, state.met, strict=True)):
-            for past in self._running_past(number, state.tail):
-                allowed &= ~np.isin(ids, past)
-            if met is not None:
+            if self._wide[number]:
+                for past in self._running_past(number, state.tail):
+                    allowed &= ~np.isin(ids, past)
+            if met is not None and (self._wide[number] or len(met[0]) >= opening.least):
                 self._bind(opening, met, ids, allowed)
         return allowed
 
@@ -231,26 +254,22 @@ class Watch:
     def _followed(self, opening: Opening, met: Met, token: int) -> Met | None:
         """Return what stands behind an opening after a token; None where it cannot become a head."""
         behind, state = met
-        behind += self._pieces[token]
-        behind = behind if opening.text else behind.lstrip()
+        behind = opening.stripped(behind + self._pieces[token])
         if not behind:
             return behind, state
-        if not any(each.startswith(behind) or behind.startswith(each) for each in opening.heads):
-            return None
-        return behind, _after(opening.rule, state, [token])
+        return (behind, _after(opening.rule, state, [token])) if opening.is_begun(behind) else None
 
-    def _begun(self, number: int, text: bytes, size: int) -> Met | None:
+    def _begun(self, opening: Opening, text: bytes, size: int) -> Met | None:
         """Return what stands behind an opening that the last bytes of a text complete; None where none may begin there."""
-        opening, wanted = self._openings[number], self._texts[number]
-        at = text.rfind(wanted)
-        if at < 0 or at + len(wanted) <= len(text) - size:
+        at = text.rfind(opening.text)
+        if at < 0 or at + len(opening.text) <= len(text) - size:
             return None
-        behind = text[at + len(wanted) :]
-        behind = behind if opening.text else behind.lstrip()
-        if not any(each.startswith(behind) or behind.startswith(each) for each in opening.heads):
+        behind = opening.stripped(text[at + len(opening.text) :])
+        if not behind:
+            return behind, _FRESH
+        if not opening.is_begun(behind):
             return None
-        tokens = self._tokenize(behind) if behind else ()
-        return behind, _after(opening.rule, opening.rule.start(), tokens)
+        return behind, _after(opening.rule, _FRESH, self._tokenize(behind))
 
     def _bind(
         self, opening: Opening, met: Met, ids: NDArray[np.int64], allowed: NDArray[np.bool_]
@@ -259,16 +278,13 @@ class Watch:
         behind, state = met
         for rest in {each[len(behind) :] for each in opening.heads if each.startswith(behind)}:
             complete = np.isin(ids, self._pieces.with_text(rest, at_start=True))
-            if not complete.any():
-                continue
-            taken = [
-                state is not None and opening.rule.takes(state, each) for each in ids[complete]
-            ]
-            allowed[complete] &= np.array(taken, dtype=np.bool_)
+            if complete.any():
+                taken = [_after(opening.rule, state, [each]) is not None for each in ids[complete]]
+                allowed[complete] &= np.array(taken, dtype=np.bool_)
 
     def _running_past(self, number: int, tail: bytes) -> Iterator[NDArray[np.int64]]:
         """Yield the tokens that complete the text of an opening and a head at once."""
-        text = self._texts[number]
+        text = self._openings[number].text
         for size in range(min(len(text) - 1, len(tail)) + 1):
             if not size or text.startswith(tail[-size:]):
                 past = self._past.get((number, size))
@@ -278,24 +294,21 @@ class Watch:
                     yield past
 
     def _past_of(self, number: int, rest: bytes, begun: int) -> NDArray[np.int64]:
-        heads, ids = self._openings[number].heads, list[int]()
+        opening, ids = self._openings[number], list[int]()
         for token in self._pieces.with_text(rest, at_start=begun > 0).tolist():
-            behind = self._pieces[token].rpartition(rest)[2]
-            behind = behind if self._openings[number].text else behind.lstrip()
-            if behind.startswith(heads):
+            if opening.stripped(self._pieces[token].rpartition(rest)[2]).startswith(opening.heads):
                 ids.append(token)
         return np.array(ids, dtype=np.int64)
 
 
-def _after(
-    rule: GrammarAutomaton, state: GrammarState | None, tokens: Iterable[int]
-) -> GrammarState | None:
+def _after(rule: GrammarAutomaton, state: Any, tokens: Iterable[int]) -> GrammarState | None:
     """Return the state after some tokens, however they spell what the rule has there; None where it has another text."""
+    state = rule.start() if state is _FRESH else state
     for token in tokens:
         if state is None or not rule.takes(state, token):
             return None
         state = rule.step(state, token)
-    return state
+    return state  # type: ignore[no-any-return]  # one of the rule's
 
 
 @dataclass(frozen=True, slots=True)

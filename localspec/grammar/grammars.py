@@ -4,6 +4,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -157,7 +158,8 @@ class Grammars:
         found = [
             Opening(
                 each.trigger.encode(),
-                tuple(head.encode() for head in heads(each, offer.names)),
+                [head.encode() for head in heads(each, offer.names)],
+                [tail.encode() for tail in heads(replace(each, begin=each.trigger), ("",))],
                 self.of_calls(each, tools, offer, control, begun=True),
             )
             for each in forms

@@ -300,6 +300,19 @@ def test_what_is_read_as_a_call_was_bound(source: str, thoughts: bool, seed: int
     assert bound or not is_call, text
 
 
+@pytest.mark.parametrize(("source", "head"), [(XML, "<function=area>\n</function"), (MINIMAX, '<invoke name="area">\n</invoke')])  # fmt: skip
+def test_a_head_that_the_rule_does_not_have_cannot_be_completed(source: str, head: str) -> None:
+    rule = LONGER.of_answers(
+        form_of(source), (AREA, NOW), CallPolicy().offer(["area", "now"], []), {}
+    )
+    state, text = walked(rule, [head], Random(1))
+    ends = np.array([ord(">"), ord("x"), PIECES.index(b">\n")])
+    assert text == head
+    assert rule.allows(state, ends).tolist() == [False, True, False], "`of` is required"
+    state, _ = walked(rule, [head.replace("area", "now")], Random(1))
+    assert rule.allows(state, ends).tolist() == [True, True, True]
+
+
 def test_a_name_may_begin_in_the_token_that_ends_its_opening() -> None:
     rule = LONGER.of_answers(form_of(XML), (AREA, NOW), CallPolicy().offer(["area", "now"], []), {})
     state, _ = walked(rule, ["So: <function"], Random(1))
