@@ -213,6 +213,9 @@ def main() -> None:
     parser.add_argument("-v", action="store_true", help="a line for each cell")
     parser.add_argument("--show", nargs=2, metavar=("TEMPLATE", "SHAPE"))
     parser.add_argument("--json", metavar="FILE", help="write conversations and prompts there")
+    parser.add_argument(
+        "--theirs", metavar="FILE", help="count the cells in which llama.cpp's prompt is the same"
+    )
     given = parser.parse_args()
     if given.show:
         name, shape = given.show
@@ -233,6 +236,15 @@ def main() -> None:
                 print(
                     f"{name} / {of}: {each.outcome} {', '.join([*each.rules, *each.lost])}{each.refusal}"
                 )
+    if given.theirs:
+        theirs = json.loads(Path(given.theirs).read_text())
+        for shape in SHAPES:
+            pairs = [(cells[name][shape.name].text, theirs[name][shape.name]) for name in cells]
+            same = Counter(
+                "refused" if "error" in b else "same" if a == b["prompt"] else "differs"
+                for a, b in pairs
+            )
+            print(f"{shape.name:22} {dict(same)}")
     if given.json:
         prompts = {name: {of: each.text for of, each in row.items()} for name, row in cells.items()}
         tools = [each.to_json() for each in TOOLS]
