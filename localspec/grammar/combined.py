@@ -143,11 +143,11 @@ class Opening:
         rule: GrammarAutomaton,
     ) -> None:
         self.text = text or _LINE
-        self.heads = tuple(sorted(heads))
-        self.tails = tuple(tails)
+        self.heads, self.tails = _shortest(heads), _shortest(tails)
         self.rule = rule
         self.begins_line = not text
-        self.least = min(map(len, self.heads)) - max(map(len, self.tails), default=0)
+        names = (len(h) - len(t) for h in self.heads for t in self.tails if h.endswith(t))
+        self.least = min(names, default=0)
 
     def is_begun(self, behind: bytes) -> bool:
         """Return whether a head is, or may become, the beginning of a text."""
@@ -158,6 +158,15 @@ class Opening:
     def stripped(self, behind: bytes) -> bytes:
         """Return what counts of a text behind it."""
         return behind.lstrip() if self.begins_line else behind
+
+
+def _shortest(texts: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return texts in order, without those that begin with another."""
+    found = list[bytes]()
+    for text in sorted(texts):
+        if not (found and text.startswith(found[-1])):
+            found.append(text)
+    return tuple(found)
 
 
 _FRESH = object()
