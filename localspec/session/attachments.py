@@ -118,11 +118,13 @@ def pasted_alone(text: str, pasted: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in given if 0 < counts[name] <= given[name])
 
 
-def not_attached(message: Message) -> frozenset[str]:
-    """Return the mentions of a question that attached nothing."""
+def not_attached(message: Message, folder: Path) -> frozenset[str]:
+    """Return the mentions of files in a question that attached nothing; the name of an index is none."""
     names = {each.name for each in message.documents} | {each.name for each in message.media}
     return frozenset(
-        each for each in mentions(message.typed) if not {each, each.rstrip(_TRAILING)} & names
+        each
+        for each in mentions(message.typed)
+        if not {each, each.rstrip(_TRAILING)} & names and _existing(each, folder) is not None
     )
 
 

@@ -247,7 +247,8 @@ class Screens(App[None]):
     def edit(self, number: int, text: str) -> None:
         """Put a question into the composer; sent from there, it becomes a branch."""
         self.editing = number
-        self.write(text, not_attached(self.session.talk.question(number).message))
+        question = self.session.talk.question(number).message
+        self.write(text, not_attached(question, self.session.folder))
         news = f"editing question {number}: Enter sends it as a new branch, Esc cancels"
         self.report(news, lambda: self.editing is not None)
 

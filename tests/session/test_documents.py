@@ -16,6 +16,7 @@ from localspec.session.attachments import (
     completions,
     file_size,
     label,
+    not_attached,
     pasted_alone,
     question_with,
 )
@@ -98,6 +99,14 @@ def test_a_mention_that_was_pasted_attaches_nothing(tmp_path: Path) -> None:
     ]:
         only_text = pasted_alone(text, pasted)
         assert [each.name for each in attached(text, tmp_path, pasted=only_text)] == names
+
+
+def test_a_question_that_is_edited_attaches_what_it_attached(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py", "my file.txt"):
+        (tmp_path / name).write_text("x")
+    text = '@notes See @a.py, @b.py. @"my file.txt" @gone.py'
+    question = question_with(text, attached(text, tmp_path, pasted=("b.py.",)))
+    assert not_attached(question, tmp_path) == {"b.py."}
 
 
 def test_what_names_a_file_is_attached_and_the_rest_is_text(tmp_path: Path) -> None:
