@@ -212,11 +212,8 @@ def _call(text: str, tools: dict[str, Tool]) -> tuple[str, str] | None:
     if tool is None or value or not isinstance(arguments, dict):
         return None
     known: Any = tool.parameters.get("properties") or {}
-    needed: Any = tool.parameters.get("required")  # null in some languages
-    if (
-        not {each for each in needed or () if isinstance(each, str)}
-        <= arguments.keys()
-        <= set(known)
-    ):
+    listed: Any = tool.parameters.get("required")  # null in some languages
+    needed = {e for e in listed if isinstance(e, str)} if isinstance(listed, list) else set[str]()
+    if not needed <= arguments.keys() <= set(known):
         return None
     return tool.name, json.dumps(arguments, ensure_ascii=False)

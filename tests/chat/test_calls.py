@@ -337,6 +337,14 @@ def parsed_words(
     return [(call.name, json.loads(call.arguments)) for call in calls]
 
 
+@pytest.mark.parametrize("needed", [None, [], ["path"], True, ["path", 5]])
+def test_a_tool_may_have_no_list_of_what_it_requires(needed: Any) -> None:
+    tool = Tool("read_file", {"type": "object", "properties": PATH, "required": needed})
+    answer, offer = '{"name": "read_file", "arguments": {"path": "a"}}', CallPolicy().offer(["read_file"], [])  # fmt: skip
+    events = list(written_calls(answer, [tool], offer, lambda: "id1"))
+    assert [each.call.name for each in events if isinstance(each, CallDone)] == ["read_file"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
