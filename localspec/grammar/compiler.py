@@ -65,7 +65,7 @@ class _Compiler:
         try:
             reason = process.ask((source, MOST_ITEMS, MOST_FUEL), BOUNDS)
         except ProcessLostError as error:
-            return GrammarLost(f"{error} to compile: make it simpler"), error.late
+            return GrammarLost(f"when it is compiled, {error}: make it simpler"), error.late
         finally:
             self._put_back(number, process)
         return GrammarRefused(one_line(reason)) if reason else None, True

@@ -24,10 +24,10 @@ from tests.support.told import KINDS, environment, told, told_compiler
 from tests.waiting import until
 
 WORDS = {
-    "sleep": r"more than 15 s to compile",
-    "grow": r"more than 1024 MiB of memory to compile",
+    "sleep": r"more than 15 s: make it simpler",
+    "grow": r"more than 1024 MiB of memory: make it simpler",
     "die": r"ended its process \(SIGKILL\)",
-    "spin": "more than 5 s to compile",
+    "spin": "more than 5 s: make it simpler",
 }
 
 
