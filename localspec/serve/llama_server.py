@@ -47,8 +47,8 @@ class Snippet(msgspec.Struct):
     filename: str = "tmp"
 
 
-class PromptText(msgspec.Struct):
-    """A text in an object."""
+class PromptText(msgspec.Struct, forbid_unknown_fields=True):
+    """A text in an object, without pictures."""
 
     prompt_string: str
 

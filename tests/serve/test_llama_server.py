@@ -123,6 +123,7 @@ def test_a_prompt_may_be_ids_or_several(server: Served) -> None:
         [],
         {},
         {"prompt_string": 5},
+        {"prompt_string": "x", "multimodal_data": ["aGk="]},
         [[["x"]]],
         5,
         [[]],
