@@ -91,6 +91,8 @@ def work(connection: sqlite3.Connection, within_s: float = float("inf"), rest: f
             empty_log(connection)
             return True
         if rest:
+            # Else the log grows until somebody's next message has to wait for all of it to be put into the file.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             time.sleep((time.monotonic() - now_s) * rest)
     return False
 
