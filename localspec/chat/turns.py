@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -26,7 +25,8 @@ def complete(messages: Sequence[Message]) -> tuple[Message, ...]:
 
     A call without a result gets one that says so where another would be taken for it.
     """
-    return _ordered([_with_objects(each) for each in messages], "")
+    whole = [_with_objects(each) if each.role == "assistant" else each for each in messages]
+    return _ordered(whole, "")
 
 
 def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -43,9 +43,11 @@ def _ordered(messages: Sequence[Message], lost: str) -> tuple[Message, ...]:
         message, at = messages[at], at + 1
         done.append(message)
         if message.role == "assistant" and (calls := message.calls):
-            later = list(takewhile(lambda each: each.role != "assistant", messages[at:]))
-            at += len(later)
-            done += _answered(calls, later, lost)
+            end = at
+            while end < len(messages) and messages[end].role != "assistant":
+                end += 1
+            done += _answered(calls, messages[at:end], lost)
+            at = end
     return tuple(done)
 
 
@@ -80,7 +82,10 @@ def _missing(call: ToolCall, lost: str) -> Message:
 
 
 def _result(message: Message) -> ToolResult | None:
-    return next((each for each in message.parts if isinstance(each, ToolResult)), None)
+    for each in message.parts if message.role == "tool" else ():
+        if isinstance(each, ToolResult):
+            return each
+    return None
 
 
 def _id(message: Message) -> str | None:
@@ -97,7 +102,7 @@ def _of_call(message: Message, call: ToolCall) -> Message:
 
 
 def _with_objects(message: Message) -> Message:
-    if message.role != "assistant" or all(map(_is_whole, message.parts)):
+    if all(map(_is_whole, message.parts)):
         return message
     return replace(message, parts=tuple(map(_with_object, message.parts)))
 
