@@ -15,7 +15,7 @@ from localspec.chat.events import Event, Finished, Prefilling, Reply, Started, T
 from localspec.chat.request import Request
 from localspec.cli import output as printing
 from localspec.cli.output import AnswerStream, ReadingLine, RunOutcome, print_code
-from localspec.cli.run import AnswerWriter, OutputFlags, RunAnswer, unmasked
+from localspec.cli.run import AnswerWriter, OutputFlags, RunAnswer, _report, unmasked
 from localspec.cli.tools import RepliesAndCalls
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
@@ -218,6 +218,34 @@ def reply() -> Reply:
 
 def outcome(given: Reply, target: str = "big") -> RunOutcome:
     return RunOutcome(given, target, "small", 1.23456789)
+
+
+@pytest.mark.parametrize(
+    ("thinking", "text", "reason", "flags", "words"),
+    [
+        ("hm", "", StopReason.LENGTH, {}, "allow more tokens"),
+        ("hm", " \n", StopReason.EOG, {}, "; --show-thinking prints them"),
+        ("hm", "", StopReason.EOG, {"show_thinking": True}, "think off\n"),
+        ("hm", "", StopReason.CANCELLED, {}, ""),
+        ("hm", "yes", StopReason.LENGTH, {}, ""),
+        ("", "", StopReason.EOG, {}, ""),
+        ("hm", "", StopReason.EOG, {"quiet": True}, ""),
+    ],
+)
+def test_run_says_that_a_reply_was_only_thoughts(
+    capsys: pytest.CaptureFixture[str],
+    thinking: str,
+    text: str,
+    reason: StopReason,
+    flags: dict[str, Any],
+    words: str,
+) -> None:
+    given = replace(reply(), text=text, thinking=thinking, stop_reason=reason).noted()
+    _report(outcome(given), "?", Request(1, (Message.user("?"),)), OutputFlags(**flags), "chat")
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert ("only thoughts and no answer" in printed) == bool(words)
+    assert ("--show-thinking" in printed) == (bool(words) and not flags)
 
 
 def test_json_has_every_figure_and_null_for_those_of_nothing() -> None:
