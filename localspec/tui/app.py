@@ -87,6 +87,7 @@ class ChatApp(Screens):
         self._give_back = give_back
         self.failure: BaseException | None = None
         self._advised_s = -_AGAIN_S
+        self._failed = ""
         # The same ones every time: Textual stores lines by the filters that they passed.
         self._gates: tuple[LineFilter, ...] = (LineGuard(),)
 
@@ -170,6 +171,7 @@ class ChatApp(Screens):
             if not await self.run_command(command[0].name, command[1]) and not composer.text:
                 composer.fill(typed)
                 composer.select_all()
+                self._failed = typed
             return
         if self.editing is None and (session.growing or session.models.missing):
             waiting = session.waiting
@@ -280,7 +282,7 @@ class ChatApp(Screens):
         """Copy what is selected; else stop; else clear the composer; else advise how to leave, and the second time leave."""
         composer = self.view.entry.composer
         selected = self.screen.get_selected_text() or composer.selected_text
-        if selected:
+        if selected and selected != self._failed:  # which is marked to be replaced
             self.copy(selected)
         elif self.session.stop():
             pass
