@@ -45,7 +45,7 @@ def _line(server: Any) -> list[str]:
     _name(alias)
     line = [*_OURS_LINE, "serve", alias, "--quiet", "--forget"]
     line += ["--port", str(server.server_port), "--draft", "off", "--parallel", str(slots)]
-    line += ["--temperature", str(server.temperature), "--seed", str(server.seed)]
+    line += ["--threads", "1", "--temperature", str(server.temperature), "--seed", str(server.seed)]
     if server.n_ctx:
         line += ["--ctx", str(server.n_ctx // slots)]
     if server.n_predict and server.n_predict > 0:
@@ -91,6 +91,7 @@ def _start_ours(server: Any, timeout_seconds: float) -> None:
 def _start(server: Any, timeout_seconds: float = 120) -> None:
     server.model_hf_repo = server.model_hf_file = server.model_url = None
     server.model_file = _MODEL
+    server.n_threads = server.n_threads or 1  # more only wait for each other beside other work
     if _OURS:
         _start_ours(server, timeout_seconds)
     else:

@@ -3,6 +3,10 @@
 import re
 
 _REASONS: tuple[tuple[str, str], ...] = (
+    (r"cannot call tools|tool_call_fast", "SmolLM2's template has no form for calls: tools are refused in a line"),
+    (r"'timings' not in", "answers carry `timings` in each interface"),
+    (r"thinking_history_in_count", "figures and words of another model, or of a context that is shifted or shared"),
+    (r"vision|huggingface|tinygemma|jpeg", "needs a model from the network"),
     (r"test_security.*cors|Access-Control|cors_", "web pages of other origins are refused (403), and only those that are named are told so"),
     (r"public_endpoint|static_assets", "only the page is served without a key, and no file of llama.cpp's interface"),
     (r"/props|props|apply_chat|apply.?.?template|__verbose|verbose_debug|slots|return_progress|kv_keep|TEST_TAG|resume|during_model_load|reload|telemetry|lora|no_ui|aliases_and_tags|split_model|multiple_addresses|multimodal_with|pooling_none|proxy|cancel_request", "what only llama-server has: `/props`, `/slots`, `/apply-template`, `__verbose`, `return_progress`, resumed streams, its log, its page, several addresses"),
