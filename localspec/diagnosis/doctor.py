@@ -1,16 +1,19 @@
 """Examines a machine: facts about software, hardware, files, settings and the network, and which of them are broken.
 
-Changes nothing and reveals no secret.
+Leaves nothing changed and reveals no secret.
 """
 
 import os
 import platform
 import re
 import shutil
+import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -47,6 +50,7 @@ from localspec.resources import (
     processor_name,
 )
 from localspec.setup.plan import decide, find_gpus
+from localspec.storage import database
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
 from localspec.storage.token_log import FILE, TokenLog
@@ -175,6 +179,8 @@ def files() -> Iterator[Fact]:
     yield Fact("data", f"{shown(data)} ({size_text(shutil.disk_usage(data).free)} free)")
     if not os.access(data, os.W_OK):
         yield Fact("data", "cannot be written to: fix its permissions", "broken")
+    else:
+        yield tried(data)
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
     yield Fact("hub cache", shown(os.environ.get("HF_HUB_CACHE") or home / "hub"))
     switch = recording()
@@ -188,10 +194,36 @@ def files() -> Iterator[Fact]:
         amount = f": {tokens} tokens of {owners} conversations" if owners else ""
         yield Fact("store", ("off" if store_megabytes() is None else "on") + amount)
     except OSError as error:
-        advice = "`localspec stats --wipe` removes it"
+        wipe = "`localspec stats --wipe` removes it"
+        advice = database.remedy(error.__cause__ or error, path, wipe)
         yield Fact("store", f"{shown(path)}: {error.strerror}: {advice}", "broken")
     file = user_file()
     yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))
+
+
+def tried(data: Path) -> Fact:
+    """Return whether a database works in a directory: one is made, locked, written, read back and removed."""
+    steps, rows = ("CREATE TABLE tried(text)",), [("kept",)]
+    try:
+        with TemporaryDirectory(prefix=".doctor-", dir=data) as place:
+            path = Path(place) / "tried.db"
+            with closing(database.open_database(path, steps)) as file, database.transaction(file):
+                file.executemany("INSERT INTO tried VALUES (?)", rows)
+            with closing(database.open_database(path, steps)) as file:
+                read = [tuple(row) for row in file.execute("SELECT text FROM tried")]
+    except (OSError, sqlite3.Error) as error:
+        advice = database.remedy(error, data / "its", "check its disk")
+        return Fact(
+            "databases", f"cannot be kept ({database.reason_of(error)}): {advice}", "broken"
+        )
+    if read != rows:
+        return Fact("databases", "do not keep what is written: check the disk", "broken")
+    if database.shares_memory(data):
+        return Fact("databases", "work")
+    text = (
+        "work, without shared memory, which this file system refuses: programs wait for each other"
+    )
+    return Fact("databases", text, "note")
 
 
 def settings() -> Iterator[Fact]:

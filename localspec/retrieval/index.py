@@ -245,8 +245,8 @@ class Index:
         counts = "SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM passage)"
         ((files, passages),) = self._rows(counts)
         size = 0
-        for suffix in ("", "-wal", "-shm"):
-            with suppress(OSError):  # the last two come and go with the programs that use it
+        for suffix in database.FILES:
+            with suppress(OSError):  # the others come and go with the programs that use it
                 size += self.path.with_name(self.path.name + suffix).stat().st_size
         return Contents(files, passages, size, self.roots())
 
@@ -404,7 +404,7 @@ def remove_index(name: str) -> None:
         OSError: it cannot be removed.
     """
     path = _path_of(name, must_exist=True)
-    for each in ("", "-wal", "-shm"):
+    for each in database.FILES:
         path.with_name(f"{path.name}{each}").unlink(missing_ok=True)
 
 

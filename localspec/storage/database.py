@@ -1,11 +1,14 @@
 """SQLite files that only their owner can read: opened, brought up to date, changed all or nothing, and emptied."""
 
 import errno
+import mmap
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from localspec.storage.files import private_directory
@@ -13,12 +16,15 @@ from localspec.storage.paths import shown
 
 _BUSY_S, _SHORT_S, _AGAIN_S = 5.0, 0.2, 0.01
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNMAPPED = (errno.ENODEV, errno.EINVAL, errno.ENOTSUP)
+FILES = ("", "-wal", "-shm", "-journal")
+"""What SQLite has of a database, behind its name."""
 _PIECE = 1 << 20
 _INCREMENTAL = 2
+_LOG = ("journal_mode = WAL", "synchronous = NORMAL")
+_JOURNAL = ("journal_mode = TRUNCATE", "synchronous = FULL")
 _SETTINGS = (
     "auto_vacuum = INCREMENTAL",  # of a new file; another one gets it when it is written anew
-    "journal_mode = WAL",
-    "synchronous = NORMAL",
     "secure_delete = ON",
     "foreign_keys = ON",
 )
@@ -36,7 +42,7 @@ def open_database(
     busy_s: float = _BUSY_S,
     functions: Mapping[str, Callable[[str], str]] | None = None,
 ) -> sqlite3.Connection:
-    """Open a file for any thread, and bring it up to date.
+    """Open a file for any thread, and bring it up to date; without a write-ahead log where programs cannot share its index.
 
     Args:
         path: the file.
@@ -51,25 +57,52 @@ def open_database(
     """
     if make:
         private_directory(path.parent)
-    # SQLite gives its log the same mode as the file.
-    os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))
-    connection, until_s = _connected(path.absolute().as_uri(), busy_s), time.monotonic() + busy_s
-    for name, function in (functions or {}).items():
-        connection.create_function(name, 1, function, deterministic=True)
+    # SQLite gives its log the same mode as the file. One that is there stays closed: closing it would end SQLite's locks.
+    if not os.access(path, os.W_OK):
+        os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))
+    until_s = time.monotonic() + busy_s
+    journal = _LOG if shares_memory(path.absolute().parent) else _JOURNAL
+    while True:
+        connection = _connected(path.absolute().as_uri(), busy_s)
+        try:
+            for name, function in (functions or {}).items():
+                connection.create_function(name, 1, function, deterministic=True)
+            _prepare(connection, steps, journal)
+        except BaseException as error:
+            connection.close()
+            is_unmapped = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMMAP
+            # SQLite does not wait for others that make the same file when it changes to its write-ahead log.
+            if not (is_unmapped or is_busy(error)) or time.monotonic() > until_s:
+                raise
+            if is_unmapped:
+                _take_log_in(path)
+                journal = _JOURNAL
+            time.sleep(_AGAIN_S)
+        else:
+            return connection
+
+
+@cache
+def shares_memory(directory: Path) -> bool:
+    """Return whether files of a directory can be mapped by several programs, as a write-ahead log needs; FUSE may refuse it."""
     try:
-        while True:
-            try:
-                _prepare(connection, steps)
-            except sqlite3.OperationalError as error:
-                # SQLite does not wait for others that make the same file when it changes to its write-ahead log.
-                if not is_busy(error) or time.monotonic() > until_s:
-                    raise
-                time.sleep(_AGAIN_S)
-            else:
-                return connection
-    except BaseException:
-        connection.close()
-        raise
+        with tempfile.TemporaryFile(dir=directory) as file:
+            file.truncate(mmap.PAGESIZE)
+            mmap.mmap(file.fileno(), mmap.PAGESIZE).close()
+    except OSError as error:
+        return error.errno not in _UNMAPPED
+    return True
+
+
+def _take_log_in(path: Path) -> None:
+    """Have a file keep a rollback journal, unless another program has it; alone, SQLite reads its log without shared memory."""
+    try:
+        with closing(_connected(path.absolute().as_uri(), _SHORT_S)) as connection:
+            for setting in ("locking_mode = EXCLUSIVE", "journal_mode = TRUNCATE"):
+                connection.execute(f"PRAGMA {setting}").fetchall()
+    except sqlite3.OperationalError as error:
+        if not is_busy(error):
+            raise
 
 
 def open_to_read(
@@ -136,8 +169,8 @@ def _connected(place: str, busy_s: float = _BUSY_S) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
-    for setting in _SETTINGS:
+def _prepare(connection: sqlite3.Connection, steps: Sequence[str], journal: Sequence[str]) -> None:
+    for setting in (*_SETTINGS, *journal):
         connection.execute(f"PRAGMA {setting}").fetchall()
     if _version(connection) != len(steps):
         _migrate(connection, steps)
@@ -225,13 +258,13 @@ def used_bytes(connection: sqlite3.Connection) -> int:
     return int(connection.execute(used).fetchone()[0])
 
 
-def is_damage(error: Exception) -> bool:
+def is_damage(error: BaseException) -> bool:
     """Return whether an error means that the file is damaged or no database."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-def is_full(error: Exception) -> bool:
+def is_full(error: BaseException) -> bool:
     """Return whether an error means that the disk, or the user's part of it, is full."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in _FULL
@@ -250,7 +283,7 @@ def may_be_whole(error: Exception) -> bool:
     }
 
 
-def remedy(error: Exception, path: Path, if_damaged: str) -> str:
+def remedy(error: BaseException, path: Path, if_damaged: str) -> str:
     """Return what to do about an error of a file: only one that is damaged is worth removing.
 
     Args:
@@ -269,7 +302,7 @@ def remedy(error: Exception, path: Path, if_damaged: str) -> str:
     return f"check {shown(path.parent)} and its disk; what is in it stays"
 
 
-def is_busy(error: Exception) -> bool:
+def is_busy(error: BaseException) -> bool:
     """Return whether an error means that another program has the file."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -338,7 +371,7 @@ def remove(path: Path) -> bool:
         OSError: it cannot be removed.
     """
     there = False
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in FILES:
         each = path.with_name(path.name + suffix)
         if suffix != "-shm" and each.is_file():  # programs have that mapped, and it holds no text
             there = True

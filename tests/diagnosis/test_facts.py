@@ -2,6 +2,7 @@
 
 import hashlib
 import socket
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,6 +26,7 @@ from localspec.llama.safe_widths import SafeWidths
 from localspec.models.registry import load_registry
 from localspec.options import LoadOptions
 from localspec.setup.plan import GpuFinding
+from localspec.storage import database
 from localspec.storage.token_log import FILE
 from tests.models.shapes import LLAMA_1B, QWEN3_06B, sparse_model
 from tests.models.test_mmproj import mmproj_file
@@ -110,6 +113,28 @@ def test_files_are_where_the_variables_say(tmp_path: Path, monkeypatch: pytest.M
     (broken,) = (fact for fact in doctor.files() if fact.name == "store")
     assert broken.state == "broken"
     assert f"{path}: file is not a database: `localspec stats --wipe`" in broken.value
+
+
+@pytest.mark.parametrize(
+    ("problem", "state", "text"),
+    [
+        (None, "ok", "work"),
+        ("memory", "note", "work, without shared memory, which this file system refuses"),
+        ("disk", "broken", "cannot be kept (disk I/O error): check"),
+    ],
+)
+def test_a_database_is_tried_in_the_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str | None, state: str, text: str
+) -> None:
+    if problem == "memory":
+        monkeypatch.setattr(database, "shares_memory", lambda _directory: False)
+    elif problem == "disk":
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        monkeypatch.setattr(database, "open_database", Mock(side_effect=error))
+    fact = doctor.tried(tmp_path)
+    assert (fact.name, fact.state, fact.value[: len(text)]) == ("databases", state, text)
+    assert not list(tmp_path.iterdir())
 
 
 def test_software_names_versions_and_backends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from threading import Timer
 
 import pytest
 
+from localspec.storage import database
 from localspec.storage.database import (
     DatabaseTooNewError,
     is_damage,
@@ -104,3 +105,34 @@ def test_a_new_file_that_another_program_makes_is_waited_for(tmp_path: Path, loc
         timer.start()
         open_database(path, STEPS).close()
         timer.join()
+
+
+@pytest.mark.parametrize("made", ["new", "with a log", "with a journal"])
+def test_a_file_where_no_memory_can_be_shared_keeps_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str
+) -> None:
+    path = tmp_path / "file.db"
+    if made == "with a log":
+        open_database(path, STEPS).close()
+    monkeypatch.setattr(database, "shares_memory", lambda _directory: False)
+    if made == "with a journal":
+        open_database(path, STEPS).close()
+    with closing(open_database(path, STEPS)) as file:
+        assert file.execute("PRAGMA journal_mode").fetchone()[0] == "truncate"
+        assert file.execute("PRAGMA synchronous").fetchone()[0] == 2, "full"
+    assert not path.with_name("file.db-wal").exists()
+
+
+def test_a_file_that_is_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
+    """A descriptor of the file that is closed ends all locks that the process has on it."""
+    path = tmp_path / "file.db"
+    with closing(open_database(path, STEPS)) as file:
+        file.execute("PRAGMA journal_mode = TRUNCATE")
+        file.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            open_database(path, STEPS, busy_s=0.1)
+        other = (
+            f"import sqlite3; sqlite3.connect({str(path)!r}, timeout=0).execute('BEGIN IMMEDIATE')"
+        )
+        done = subprocess.run([sys.executable, "-c", other], check=False, capture_output=True)
+        assert b"database is locked" in done.stderr

@@ -1,13 +1,16 @@
-"""A full disk, and one that can only be read: what is whole is read by every command, and none advises to remove it."""
+"""A full disk, one that can only be read, and one without shared memory: what is whole is read by every command, and none advises to remove it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from localspec.storage.database import open_database, remove, shares_memory
 from tests.cli.command import Done, localspec
 
 pytestmark = pytest.mark.slow
@@ -140,3 +143,81 @@ def test_an_index_that_grows_too_far_stays_whole(disk: Path, tmp_path: Path) -> 
     assert "penguins" in localspec("index", "search", "penguins", env=env).out
     subprocess.run([sys.executable, "-c", WRITER, disk / "data"], check=True)
     assert "whale" in localspec("history", env=env).out, "others have room"
+
+
+@pytest.fixture
+def unshared(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A place by FUSE with direct I/O, which maps no shared memory, and the directory behind it."""
+    program, behind, place = shutil.which("bindfs"), tmp_path / "behind", tmp_path / "unshared"
+    if program is None:
+        pytest.skip("bindfs is not installed")
+    for each in (behind, place):
+        each.mkdir()
+    made = subprocess.run(
+        [program, "-o", "direct_io,attr_timeout=0,entry_timeout=0", behind, place],
+        check=False,
+        capture_output=True,
+    )
+    if made.returncode:
+        pytest.skip("FUSE cannot be used here")
+    try:
+        yield place, behind
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_all_is_kept_without_shared_memory(unshared: tuple[Path, Path], tmp_path: Path) -> None:
+    place, docs, out = unshared[0], tmp_path / "docs", tmp_path / "out.md"
+    data = place / "data"
+    env = {"LOCALSPEC_DATA_DIR": str(data), "LOCALSPEC_TELEMETRY": "on"}
+    docs.mkdir()
+    (docs / "birds.md").write_text("# Birds\n\npenguins walk far\n")
+    assert localspec("index", "add", str(docs), "--name", "docs", env=env).code == 0
+    subprocess.run([sys.executable, "-c", WRITER, data], check=True)
+    for command, words in READERS.items():
+        done = localspec(*command.format(out=out).split(), env=env)
+        assert done.code == 0 or command.startswith("doctor"), (command, done)
+        assert words.replace("{{", "{") in done.out, (command, done)
+        check_advice(done)
+    tried = " ".join(localspec("doctor", "--offline", env=env).out.split())
+    assert "databases work, without shared memory" in tried
+    assert localspec("history", "tag", "2", "after", env=env).out == "after\n"
+    assert localspec("index", "rm", "docs", env=env).code == 0
+    assert localspec("stats", "--wipe", "--yes", env=env).code == 0
+    assert not list(data.glob("**/*-wal"))
+
+
+STEPS = ("CREATE TABLE a(x)",)
+
+
+def test_a_log_of_elsewhere_is_taken_in_without_shared_memory(
+    unshared: tuple[Path, Path],
+) -> None:
+    place, behind = unshared
+    writer = (
+        "import os, sys; from pathlib import Path; from localspec.storage.database import open_database;"
+        f"open_database(Path(sys.argv[1]), {STEPS!r}).execute('INSERT INTO a VALUES (1)'); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", writer, behind / "file.db"], check=True)
+    assert (behind / "file.db-wal").stat().st_size
+    for path, journal in ((place, "truncate"), (behind, "wal"), (place, "truncate")):
+        with closing(open_database(path / "file.db", STEPS)) as file:
+            assert file.execute("PRAGMA journal_mode").fetchone()[0] == journal
+            file.execute("INSERT INTO a VALUES (1)")
+    with closing(open_database(place / "file.db", STEPS)) as file:
+        assert file.execute("SELECT count(*) FROM a").fetchone()[0] == 4
+    assert remove(place / "file.db")
+    assert not list(behind.iterdir())
+
+
+def test_many_programs_at_once_without_shared_memory(unshared: tuple[Path, Path]) -> None:
+    path = unshared[0] / "new" / "file.db"
+    assert not shares_memory(unshared[0])
+    writer = (
+        "import sys; from pathlib import Path; from localspec.storage.database import open_database\n"
+        f"for n in range(10): open_database(Path(sys.argv[1]), {STEPS!r}).execute('INSERT INTO a VALUES (1)').connection.close()"
+    )
+    programs = [subprocess.Popen([sys.executable, "-c", writer, path]) for _ in range(5)]
+    assert [each.wait() for each in programs] == [0] * 5
+    with closing(open_database(path, STEPS)) as file:
+        assert file.execute("SELECT count(*) FROM a").fetchone()[0] == 50
