@@ -60,6 +60,10 @@ class ModelLoadError(LocalspecError):
     """llama.cpp could not load a model or create a context."""
 
 
+class ModelChanged(LocalspecError):
+    """A file was written over while a model was loaded from it, so that what answers is neither the old nor the new one."""
+
+
 class MemoryShort(ModelLoadError):
     """The memory that is free now does not hold a model, or so many sequences; it may later."""
 

@@ -57,7 +57,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "doctor --help": (script("doctor", "--help"), 118, MODEL_LIBRARIES | {"sqlite3"}),
     "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
     "screens of chat": (_SCREENS, 111, SCREENS),
-    "engine's process": (_ENGINE, 130, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 131, MODEL_LIBRARIES),
 }
 
 

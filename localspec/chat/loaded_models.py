@@ -59,6 +59,7 @@ class LoadedModels:
         tool_template_source: the target's chat template for conversations with tools; None where it has one for all.
         model_for: names one that takes the other kinds of parts; None where none is known.
         costs: of the target's passes; None where they were not measured.
+        check: raises ModelChanged where a file of theirs was written over.
     """
 
     targets: Sequences
@@ -77,6 +78,7 @@ class LoadedModels:
     tool_template_source: str | None = None
     model_for: Callable[[Literal["image", "audio"]], str | None] = lambda _kind: None
     costs: PassCosts | None = None
+    check: Callable[[], None] = lambda: None
 
     @property
     def target(self) -> SequenceView:

@@ -181,11 +181,12 @@ class Answering:
         return bool(self._under_way)
 
     def submit(self, request: Request | Embed) -> None:
-        """Have a request answered."""
+        """Have a request answered; raises LocalspecError where that cannot be."""
         if isinstance(request, Embed):
             raise UsageError(
                 f"{self.target_name} was loaded to write texts: load a model for vectors"
             )
+        self._assistant.models.check()
         dropped = 0
         if request.raw is not None:
             if isinstance(request.raw, str):
@@ -214,7 +215,7 @@ class Answering:
         self._assistant.cancel(number)
 
     def step(self) -> None:
-        """Go on with all that is being answered, and send what happened."""
+        """Go on with all that is being answered, and send what happened; raises ModelChanged."""
         self._assistant.step()
         happened: dict[int, list[StreamEvent]] = {}
         for number, event in self._assistant.take():
@@ -279,6 +280,7 @@ class Answering:
         self._assistant.close()
 
     def _end(self, job: _UnderWay, event: Finished | RequestFailed) -> None:
+        self._assistant.models.check()
         number = job.request.id
         del self._under_way[number]
         if isinstance(event, RequestFailed):

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn, Protocol
 
+import msgspec
+
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.answering import Answering, Loaded, StateLeftError, failure, ready_of
@@ -47,7 +49,7 @@ from localspec.engine.protocol import (
     Tokenize,
     encode,
 )
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, ModelChanged, UsageError
 
 _GRACE_S = 3.0
 _LOOK_FOR_PARENT_S = 1.0
@@ -153,6 +155,8 @@ class Server:
         self._outbox = outbox
         self._send = outbox.put
         self._answering: Answering | EmbeddingQueue | None = None
+        self._last: Load | None = None
+        self._lost: Exception | None = None
         self._cancel = CancelFlag()
         self._changed = threading.Condition()
         self._waiting: deque[QueuedCommand] = deque()
@@ -282,6 +286,8 @@ class Server:
             answering.step()
         except Exception as error:
             answering.abandon(error)
+            if isinstance(error, ModelChanged):
+                self._load_anew()
 
     def _do(self, entry: QueuedCommand) -> None:
         """Do it; whatever goes wrong becomes one `Failed`, and the next command is served."""
@@ -298,7 +304,13 @@ class Server:
                 self._load(load)
             case Request() | Embed() as request:
                 answering = self._loaded()
-                answering.submit(request)
+                try:
+                    answering.submit(request)
+                except ModelChanged as error:
+                    self._send(failure(request.id, error))
+                    answering.abandon(error)  # what others get would be of both files
+                    self._load_anew()
+                    return
                 if entry.cancelled:
                     answering.cancel(request.id)
             case Count() | Tokenize() | Detokenize() as question:
@@ -311,7 +323,7 @@ class Server:
                         self._send(loaded.save(directory))
                     else:
                         self._send(StateRestored(name, loaded.restore(directory)))
-                except (StateLeftError, UsageError) as error:  # also where no model is loaded
+                except (StateLeftError, LocalspecError) as error:  # also where no model is loaded
                     self._send(StateLeft(name, str(error)))
 
     def _load(self, load: Load) -> None:
@@ -328,7 +340,7 @@ class Server:
             # Only now does the old pair go, and its memory is free before the new one is planned.
             if self._answering is not None:
                 self._answering.close()
-                self._answering = None
+                self._answering = self._last = None
             loaded = self._factory.load(load, self._cancel, self._send)
         except (Cancelled, KeyboardInterrupt):
             stays = self._answering
@@ -340,8 +352,22 @@ class Server:
         else:
             self._answering = Answering(loaded, self._send)
             self._send(ready_of(loaded))
+        self._last = load
+
+    def _load_anew(self) -> None:
+        """Load again what was loaded last; where that fails, as beside a copy that is not done, the next request tries it."""
+        load = self._last
+        assert load is not None, "it changed"  # noqa: S101
+        try:
+            self._load(msgspec.structs.replace(load, others=None))
+        except Exception as error:
+            self._last, self._lost = load, error
 
     def _loaded(self) -> Answering | EmbeddingQueue:
+        if self._answering is None and self._last is not None:
+            self._load_anew()
+            if self._answering is None and self._lost is not None:
+                raise self._lost
         if self._answering is None:
             raise UsageError("no model loaded: choose one with F8 or /model")
         return self._answering

@@ -86,6 +86,7 @@ class LoadedEmbedder:
         name: how the user calls it.
         load_s: seconds that loading took.
         held: the memory that it holds.
+        check: raises ModelChanged where its file was written over.
     """
 
     model: Embeds
@@ -93,6 +94,7 @@ class LoadedEmbedder:
     name: str
     load_s: float
     held: Held
+    check: Callable[[], None] = lambda: None
 
 
 class EmbeddingQueue:
@@ -129,6 +131,7 @@ class EmbeddingQueue:
         """Have a question answered."""
         if isinstance(question, Request):
             self.answer(question)
+        self._loaded.check()
         model, query = self._model, question.query
         if model.ranks != (query is not None):
             raise UsageError(

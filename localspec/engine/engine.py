@@ -53,7 +53,7 @@ from localspec.engine.protocol import (
     Vectors,
     encode,
 )
-from localspec.errors import ContextOverflow, LocalspecError
+from localspec.errors import ContextOverflow, LocalspecError, ModelChanged
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 
@@ -295,7 +295,7 @@ class Engine(Respondent):
                     await pause()
                 if self._stopped:
                     return None
-            except (EngineGone, EngineFault):  # due to no request
+            except (EngineGone, EngineFault, ModelChanged):  # due to no request
                 raise
             except LocalspecError as error:
                 return Answered(request.id, None, error)

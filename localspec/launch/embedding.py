@@ -10,6 +10,7 @@ from localspec.engine.embedding import LoadedEmbedder
 from localspec.engine.protocol import Held, Loading
 from localspec.errors import ModelUnavailable
 from localspec.launch.fit import PairToFit, require_room
+from localspec.launch.loaded_files import LoadedFiles
 from localspec.llama.allocated import together
 from localspec.llama.embedder import Embedder
 from localspec.llama.model import LlamaModel
@@ -58,6 +59,8 @@ def load_embedder(
         plan = pair.plan()
         if plan is not None and plan.gpus and load.gpu_layers is None:
             load = replace(load, gpu_layers=plan.target_layers)
+    files = LoadedFiles()
+    files.note(path)
     loaded = LlamaModel(path, load, cancel, lambda share: report(Loading(name, share)))
     try:
         embedder = Embedder(loaded, cancel)
@@ -66,4 +69,5 @@ def load_embedder(
         raise
     taken = together([loaded.allocated, embedder.allocated])
     held = Held({place: usage.total_bytes for place, usage in taken.items()})
-    return LoadedEmbedder(embedder, cancel, name, time.monotonic() - started_s, held)
+    load_s = time.monotonic() - started_s
+    return LoadedEmbedder(embedder, cancel, name, load_s, held, files.check)

@@ -3,12 +3,13 @@
 import hashlib
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from localspec.errors import ModelChanged
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.state import (
     StateCopy,
@@ -61,13 +62,21 @@ class KeptPrefixes:
         directory: holds a directory for each model.
         sequences: of the model.
         identity: what the model is.
+        check: raises ModelChanged where its file was written over, of which nothing is kept.
     """
 
-    def __init__(self, directory: Path, sequences: Sequence[LlamaSequence], identity: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        sequences: Sequence[LlamaSequence],
+        identity: str,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self._directory = directory
         self._shelf = directory / hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
         self._sequences = sequences
         self._identity = identity
+        self._check = check
         self._closed = False
         # One thread: files are written and removed in the order in which that was decided.
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="localspec-prefixes")
@@ -146,9 +155,10 @@ class KeptPrefixes:
         if self._written() + waiting + size > MOST_BYTES:
             return
         try:
+            self._check()
             said = {"tokens": tokens, "owner": sequence.owner}
             copy = state_copy(sequence, self._identity, said)
-        except StateUnfitError:
+        except (StateUnfitError, ModelChanged):
             return
         beginnings = [
             path

@@ -36,11 +36,12 @@ from localspec.decoding.scheduler import Sequences
 from localspec.display import MEASURED_AGAIN
 from localspec.engine.answering import StateLeftError
 from localspec.engine.protocol import Held, Loading, Measuring, StateSaved
-from localspec.errors import MemoryShort, ModelLoadError, PassFailed
+from localspec.errors import MemoryShort, ModelChanged, ModelLoadError, PassFailed
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.kept_prefixes import KeptPrefixes
+from localspec.launch.loaded_files import LoadedFiles
 from localspec.launch.plan import TEXT_ONLY, LoadPlan
 from localspec.launch.recording import store_megabytes
 from localspec.llama.allocated import RAM, together
@@ -93,6 +94,7 @@ class Runtime:
         drafting: what it can draft with.
         costs: of the pair's passes; also of a draft model that was left out. None if unknown.
         target: the target's first sequence.
+        identity: tells apart what models evaluated: of the same pictures, another encoder makes something else.
         held: the memory that it holds.
     """
 
@@ -100,6 +102,7 @@ class Runtime:
     drafting: Drafting
     costs: PairCosts | None
     target: LlamaSequence
+    identity: str
     held: Held = field(default_factory=Held)
 
     def policy(self, mode: str, slot: int) -> Policy:
@@ -110,28 +113,24 @@ class Runtime:
         """Write what is evaluated, see `Loaded`."""
         extra = {"remembered": [[each.text, each.tokens] for each in remembered]}
         try:
-            size_bytes = save_state(self.target, directory, identity_of(self.target), extra)
-        except StateUnfitError as error:
+            self.assistant.models.check()
+            size_bytes = save_state(self.target, directory, self.identity, extra)
+        except (StateUnfitError, ModelChanged) as error:
             raise StateLeftError(str(error)) from error
         return StateSaved(str(directory), self.target.n_cached, size_bytes)
 
     def restore(self, directory: Path) -> tuple[int, tuple[Segment, ...]]:
         """Put back what was evaluated, see `Loaded`."""
         try:
-            extra = restore_state(self.target, directory, identity_of(self.target))
-        except StateUnfitError as error:
+            self.assistant.models.check()
+            extra = restore_state(self.target, directory, self.identity)
+        except (StateUnfitError, ModelChanged) as error:
             raise StateLeftError(str(error)) from error
         try:
             return self.target.n_cached, segments_of(extra["remembered"])
         except (KeyError, msgspec.ValidationError):
             self.target.truncate(0)
             raise StateLeftError("it is damaged") from None
-
-
-def identity_of(target: LlamaSequence) -> str:
-    """Return what tells apart what models evaluated: of the same pictures, another encoder makes something else."""
-    identity, encoder = file_identity(target.model.path), target.encoder
-    return identity if encoder is None else f"{identity} {file_identity(encoder.path)}"
 
 
 def segments_of(remembered: object) -> tuple[Segment, ...]:
@@ -195,6 +194,8 @@ class _Loading:
     start_s: float = field(default_factory=time.perf_counter)
     models: list[LlamaModel] = field(default_factory=list)
     encoder: Encoder | None = None
+    files: LoadedFiles = field(default_factory=LoadedFiles)
+    identity: str = ""
 
     def close(self) -> None:
         """Free the weights and every context, and give their memory back to the system."""
@@ -274,7 +275,9 @@ class _Loading:
             return
         try:
             name = file_identity(path)
+            identity = self.files.note(path)
             self.encoder = Encoder(target, path, self.plan.options, self.cancel, name)
+            self.identity += f" {identity}"
         except ModelLoadError as error:
             if self.plan.encoder.named:
                 raise
@@ -333,11 +336,13 @@ class _Loading:
             media=self.encoder,
             model_for=self._model_for,
             costs=None if known is None else known.target,
+            check=self.files.check,
         )
         prefixes = None
         if self.keep and not plan.exact:
-            identity = identity_of(targets.views[0])
-            prefixes = KeptPrefixes(data_dir() / "prefixes", targets.views, identity)
+            prefixes = KeptPrefixes(
+                data_dir() / "prefixes", targets.views, self.identity, self.files.check
+            )
         assistant = Assistant(
             models,
             [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
@@ -347,7 +352,7 @@ class _Loading:
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),
             prefixes=prefixes,
         )
-        return Runtime(assistant, drafting, known, targets.views[0])
+        return Runtime(assistant, drafting, known, targets.views[0], self.identity)
 
     def _model_for(self, kind: Literal["image", "audio"]) -> str | None:
         """Return what takes pictures, or sounds, where this target does not: itself, loaded otherwise, or another model."""
@@ -372,6 +377,10 @@ class _Loading:
         is_heads: bool = False,
     ) -> LlamaModel:
         name = self.plan.names[path]
+        identity = self.files.note(path)
+        if lora is not None:
+            self.files.note(lora)
+        self.identity = self.identity or identity  # the target comes first
         model = LlamaModel(
             path,
             options,

@@ -20,7 +20,7 @@ from localspec.engine.protocol import (
     Notice,
     Question,
 )
-from localspec.errors import ContextOverflow, LocalspecError
+from localspec.errors import ContextOverflow, LocalspecError, ModelChanged
 from localspec.launch.kept_prefixes import common
 from localspec.launch.load import Runtime
 from localspec.launch.load import load as load_plan
@@ -123,7 +123,10 @@ class LocalEngine(Engine):
 
     def _receive(self) -> None:
         while not self._notices:
-            self._answering.step()
+            try:
+                self._answering.step()
+            except ModelChanged as error:
+                self._answering.abandon(error)
         self._deliver(self._notices.popleft())
 
 

@@ -14,7 +14,14 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.engine.engine import Busy, EngineFault, EngineGone
-from localspec.errors import ContextOverflow, LocalspecError, MemoryShort, NoRoom, PassFailed
+from localspec.errors import (
+    ContextOverflow,
+    LocalspecError,
+    MemoryShort,
+    ModelChanged,
+    NoRoom,
+    PassFailed,
+)
 from localspec.serve.backend import WaitedTooLong
 from localspec.serve.wire import Drained
 from localspec.storage.paths import data_dir
@@ -160,7 +167,7 @@ def status_of(error: LocalspecError) -> int:
     match error:
         case Busy():
             return 429
-        case EngineGone() | WaitedTooLong() | MemoryShort() | NoRoom():
+        case EngineGone() | WaitedTooLong() | MemoryShort() | NoRoom() | ModelChanged():
             return 503
         case NotFound():
             return 404

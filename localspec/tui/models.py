@@ -157,6 +157,9 @@ class Models:
                 self.progress = f"loading {notice.model}: {notice.share:.0%}"
             case Measuring():
                 self.progress = f"{measuring_text(notice.model)}: {notice.share:.0%}"
+            case Ready() if not self.loading:  # a file that was written over was loaded anew
+                self.ready = notice
+                return
             case _:
                 return
         self.progress = clean_line(self.progress)
