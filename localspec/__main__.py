@@ -13,7 +13,6 @@ from types import FrameType
 from typing import NoReturn
 
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
-from localspec.cli.first_process import run_as_child_of_process_1
 
 _NO_WINDOWS = "localspec: Windows is not supported: use Linux or macOS"
 
@@ -22,7 +21,10 @@ def main() -> NoReturn:
     """Run the command line and exit with its code."""
     if sys.platform == "win32":  # it has no fcntl, by which files are locked
         sys.exit(_NO_WINDOWS)
-    run_as_child_of_process_1()
+    if os.getpid() == 1:
+        from localspec.cli.first_process import run_as_child_of_process_1
+
+        run_as_child_of_process_1()
     if sys.stdout is None:  # closed by whoever started us: there is nobody to answer
         sys.exit(STDOUT_CLOSED)
     _use_unbreakable_streams()

@@ -44,20 +44,20 @@ SCREENS = {"asyncio", "platformdirs", "rich.console", "sqlite3", "ssl", "textual
 # waits for, and of `chat` its flags. What loads models comes only where no server has them in memory.
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 6, set()),
-    "run --help": (script("run", "--help"), 66, {"platformdirs"}),
-    "batch --help": (script("batch", "--help"), 115, MODEL_LIBRARIES),
-    "stats --help": (script("stats", "--help"), 50, {"platformdirs", "rich.console", "sqlite3"}),
-    "bench --help": (script("bench", "--help"), 131, MODEL_LIBRARIES),
-    "tailor --help": (script("tailor", "--help"), 137, MODEL_LIBRARIES),
-    "pull --help": (script("pull", "--help"), 95, MODEL_LIBRARIES),
-    "list --help": (script("list", "--help"), 66, LISTS),
-    "check --help": (script("check", "--help"), 66, LISTS),
+    "run --help": (script("run", "--help"), 64, {"platformdirs"}),
+    "batch --help": (script("batch", "--help"), 117, MODEL_LIBRARIES),
+    "stats --help": (script("stats", "--help"), 48, {"platformdirs", "rich.console", "sqlite3"}),
+    "bench --help": (script("bench", "--help"), 137, MODEL_LIBRARIES),
+    "tailor --help": (script("tailor", "--help"), 144, MODEL_LIBRARIES),
+    "pull --help": (script("pull", "--help"), 97, MODEL_LIBRARIES),
+    "list --help": (script("list", "--help"), 72, LISTS),
+    "check --help": (script("check", "--help"), 72, LISTS),
     "config --help": (script("config", "--help"), 36, {"platformdirs"}),
-    "index --help": (script("index", "--help"), 68, INDEXES),
-    "doctor --help": (script("doctor", "--help"), 118, MODEL_LIBRARIES | {"sqlite3"}),
-    "chat --help": (script("chat", "--help"), 53, {"platformdirs"}),
-    "screens of chat": (_SCREENS, 111, SCREENS),
-    "engine's process": (_ENGINE, 131, MODEL_LIBRARIES),
+    "index --help": (script("index", "--help"), 71, INDEXES),
+    "doctor --help": (script("doctor", "--help"), 121, MODEL_LIBRARIES | {"sqlite3"}),
+    "chat --help": (script("chat", "--help"), 51, {"platformdirs"}),
+    "screens of chat": (_SCREENS, 109, SCREENS),
+    "engine's process": (_ENGINE, 130, MODEL_LIBRARIES),
 }
 
 

@@ -19,15 +19,17 @@ def run_as_child_of_process_1() -> None:
     """Return in a child if this is process 1 of its namespace, and at once if it is not."""
     if os.getpid() != 1 or sys.platform != "linux":
         return
+    numbers = {getattr(signal, name) for name in _HANDED_ON}
+    # Before the child is there: a signal that is blocked waits, and one that is not is dropped.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*numbers, signal.SIGCHLD})
     child = os.fork()
     if child:
-        _watch(child)
+        _watch(child, numbers)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _watch(child: int) -> NoReturn:
+def _watch(child: int, numbers: set[int]) -> NoReturn:
     """Hand signals on to the program, reap what has lost its parent, and end as the program ends."""
-    numbers = {getattr(signal, name) for name in _HANDED_ON}
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*numbers, signal.SIGCHLD})
     while True:
         ended = _reaped(child)
         if ended is not None:

@@ -9,13 +9,18 @@ the answer's own passes took, relative to theirs.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from localspec.decoding.costs import DOUBT, PassCosts
 from localspec.decoding.round import Round
+
+if TYPE_CHECKING:
+    from localspec.decoding.costs import PassCosts
 
 LEAST_ANSWERS = 5
 """Fewer do not separate what drafting gained on average from chance."""
 _LEAST_PLAIN = 8
+_TABLE_ERROR = 0.05
+"""Standard error of a plain round that is known from the costs of passes alone."""
 _NORMAL_95 = 1.96
 
 
@@ -58,7 +63,7 @@ class GainMeter:
         costs: of the target's passes; None where they were not measured.
     """
 
-    def __init__(self, costs: PassCosts | None) -> None:
+    def __init__(self, costs: "PassCosts | None") -> None:
         self._costs = costs
         self._plain = list[float]()
         self._drafted = self._confirmed = 0
@@ -92,7 +97,7 @@ class GainMeter:
             pass_s = self._costs.of(1) * self._verify_s / self._table_s
             # Choosing and text take their time per token, drafted or not.
             token_s = pass_s + self._aside_s / self._confirmed
-            error_s = pass_s * math.log(DOUBT) / _NORMAL_95
+            error_s = pass_s * _TABLE_ERROR
         else:
             return None
         return (token_s, error_s / token_s) if token_s else None
