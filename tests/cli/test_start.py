@@ -200,7 +200,7 @@ def test_an_error_is_one_short_line_and_its_own_code_and_debug_shows_where(end: 
         (PermissionError(errno.EACCES, "Permission denied", "/a/b"), 1, "/a/b: Permission denied"),
         (OSError(errno.EIO, "Input/output error"), 1, "failed (Input/output error): check the disk"),
         (MemoryError(), 1, "out of memory: try a smaller model"),
-        (RuntimeError("can't start new thread"), 1, "out of memory: try"),
+        (RuntimeError("can't start new thread"), 1, "too few processes are allowed (ulimit -u, pids.max)"),
         (ImportError("x.so: failed to map segment from shared object"), 1, "out of memory: try"),
         (ZeroDivisionError("by 0"), 1, "ZeroDivisionError: by 0; this is a bug in localspec, --debug"),
     ]:  # fmt: skip

@@ -104,7 +104,7 @@ async def test_a_question_is_edited_in_a_branch_and_versions_are_switched(chat: 
     assert isinstance(chat.app.focused, MessageView)
 
 
-@driven()
+@driven(size=(110, 30))
 async def test_an_answer_is_marked_by_command_and_by_key(chat: Chat) -> None:
     await chat.run("/good", shows="no answer yet")
     for question in ("one?", "two?"):
