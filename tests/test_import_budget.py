@@ -47,8 +47,8 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "run --help": (script("run", "--help"), 64, {"platformdirs"}),
     "batch --help": (script("batch", "--help"), 117, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 48, {"platformdirs", "rich.console", "sqlite3"}),
-    "bench --help": (script("bench", "--help"), 137, MODEL_LIBRARIES),
-    "tailor --help": (script("tailor", "--help"), 144, MODEL_LIBRARIES),
+    "bench --help": (script("bench", "--help"), 138, MODEL_LIBRARIES),
+    "tailor --help": (script("tailor", "--help"), 145, MODEL_LIBRARIES),
     "pull --help": (script("pull", "--help"), 97, MODEL_LIBRARIES),
     "list --help": (script("list", "--help"), 72, LISTS),
     "check --help": (script("check", "--help"), 72, LISTS),
@@ -57,7 +57,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "doctor --help": (script("doctor", "--help"), 121, MODEL_LIBRARIES | {"sqlite3"}),
     "chat --help": (script("chat", "--help"), 51, {"platformdirs"}),
     "screens of chat": (_SCREENS, 109, SCREENS),
-    "engine's process": (_ENGINE, 130, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 131, MODEL_LIBRARIES),
 }
 
 
