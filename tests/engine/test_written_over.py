@@ -9,13 +9,15 @@ import pytest
 
 from localspec.chat.events import Finished
 from localspec.chat.request import Request
-from localspec.engine.engine import NoSignals, iterate
+from localspec.engine.engine import NoSignals, RemoteEngine, iterate
 from localspec.engine.protocol import Failed, Load, Ready, StateLeft, StateSaved
 from localspec.errors import ModelChanged
 from localspec.launch.loaded_files import LoadedFiles
 from localspec.launch.local_engine import LocalEngine, local_engine
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.serve.http import status_of
+from localspec.tui.models import Models
 from tests.engine.talking import Heard, Talker, hear_all, hear_last
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=24)
@@ -82,6 +84,14 @@ def test_a_stored_file_that_was_written_over_is_another(tmp_path: Path) -> None:
     assert LoadedFiles().note(path) == before
     path.write_bytes(b"other weights")
     assert LoadedFiles().note(path) != before
+
+
+def test_clients_may_ask_again_and_see_what_is_loaded_then() -> None:
+    assert status_of(ModelChanged("m.gguf was written over")) == 503
+    models = Models(RemoteEngine(), LaunchOptions())
+    ready = Ready("m.gguf", None, "off", 512, (), 0.1, thinks=False)
+    models.watch(ready)
+    assert models.ready is ready
 
 
 @pytest.fixture
