@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
 from localspec.chat.request import Request
@@ -340,7 +341,8 @@ def test_a_child_that_dies_while_a_server_starts_is_reported_by_the_error_alone(
             await residence.start([model])
         await residence.close()
 
-    asyncio.run(work())
+    with click.Context(click.Command("serve")):  # which says whether --parallel was given
+        asyncio.run(work())
     assert "SIGKILL" not in capsys.readouterr().err
 
 
