@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path("/")
+_NO_LIMIT = 1 << 60
+"""Bytes: groups of the first version say so, or a little more, where there is none."""
 _FEATURES_X86 = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "f16c", "fma")
 _FEATURES_ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve", "sve2")
 
@@ -115,7 +117,9 @@ def limits(root: Path = _ROOT) -> list[str]:
         root: where `proc` and `sys` are.
     """
     groups = (
-        f"{group.most / 1e6:,.0f} MB of memory ({group.source})" for group in _memory_groups(root)
+        f"{group.most / 1e6:,.0f} MB of memory ({group.source})"
+        for group in _memory_groups(root)
+        if group.most < _NO_LIMIT
     )
     quotas = (f"{cores:g} cores ({source})" for cores, source in _quotas(root))
     return [*groups, *quotas]

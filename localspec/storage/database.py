@@ -23,8 +23,9 @@ _PIECE = 1 << 20
 _INCREMENTAL = 2
 _LOG = ("journal_mode = WAL", "synchronous = NORMAL")
 _JOURNAL = ("journal_mode = TRUNCATE", "synchronous = FULL")
+_ROOM_GIVEN_BACK = "auto_vacuum = INCREMENTAL"
+"""Of a new file; another one gets it when it is written anew."""
 _SETTINGS = (
-    "auto_vacuum = INCREMENTAL",  # of a new file; another one gets it when it is written anew
     "secure_delete = ON",
     "foreign_keys = ON",
 )
@@ -170,7 +171,9 @@ def _connected(place: str, busy_s: float = _BUSY_S) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, steps: Sequence[str], journal: Sequence[str]) -> None:
-    for setting in (*_SETTINGS, *journal):
+    # Written into the file each time that it is set, also where it is so.
+    first = () if _version(connection) else (_ROOM_GIVEN_BACK,)
+    for setting in (*first, *_SETTINGS, *journal):
         connection.execute(f"PRAGMA {setting}").fetchall()
     if _version(connection) != len(steps):
         _migrate(connection, steps)

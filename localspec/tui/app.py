@@ -7,6 +7,7 @@ import asyncio
 import gc
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -57,6 +58,9 @@ def _guarded(segment: Segment) -> Segment:
         return segment
     cleaned = clean(text).replace("\n", " ")
     return segment if cleaned == text else Segment(cleaned, segment.style)
+
+
+_LEAVES_S = 30.0
 
 
 class ChatApp(Screens):
@@ -110,8 +114,14 @@ class ChatApp(Screens):
         if self._give_back is not None:
             self._give_back()
             for number in (signal.SIGTERM, signal.SIGHUP):
-                leave = partial(self.exit, return_code=128 + number)
-                asyncio.get_running_loop().add_signal_handler(number, leave)
+                asyncio.get_running_loop().add_signal_handler(number, self._leave_by, number)
+
+    def _leave_by(self, number: int) -> None:
+        """End by a signal; whatever the terminal that is gone holds up, not later than in some seconds."""
+        end = threading.Timer(_LEAVES_S, os._exit, [128 + number])
+        end.daemon = True
+        end.start()
+        self.exit(return_code=128 + number)
 
     async def on_mount(self) -> None:
         """Show the conversation, and load."""

@@ -440,7 +440,8 @@ class Screens(App[None]):
             else:
                 self.report(str(failure))
 
-        alone = not self.session.talk.answered()
+        talk = self.session.talk
+        alone = not talk.answered() or talk.drop_oldest  # what was to be dropped is left out
         rows = [each for each in _CONTEXT_IS_FULL if not alone or each.key == "edit"]
         if larger is not None:
             more = f"+ {size_text(larger.more_bytes)} of memory"

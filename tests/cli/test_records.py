@@ -276,7 +276,7 @@ def test_records_are_shown_exported_and_wiped(tmp_path: Path, elsewhere: dict[st
     with recording(tmp_path / "telemetry") as talk:
         for _ in range(6):
             talk.reply(rounds=60, asked=POEM)
-    assert "drafting saved" in localspec("stats", env=elsewhere).out
+    assert "it saved" in localspec("stats", env=elsewhere).out
 
 
 def test_recorded_drafts_are_exported(tmp_path: Path, elsewhere: dict[str, str]) -> None:

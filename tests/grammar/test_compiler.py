@@ -27,7 +27,7 @@ WORDS = {
     "sleep": r"more than 15 s: make it simpler",
     "grow": r"more than 1024 MiB of memory: make it simpler",
     "die": r"ended its process \(SIGKILL\)",
-    "spin": "more than 5 s: make it simpler",
+    "spin": "more than (5|15) s: make it simpler",
 }
 
 

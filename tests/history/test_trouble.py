@@ -253,7 +253,7 @@ def test_what_was_added_to_a_full_disk_is_saved_later(tmp_path: Path, how: str) 
 def test_a_full_file_is_tried_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries, now_s = list[Path](), [1000.0]
 
-    def refused(path: Path, *_: object) -> sqlite3.Connection:
+    def refused(path: Path, *_: object, **__: object) -> sqlite3.Connection:
         tries.append(path)
         error = sqlite3.OperationalError("database or disk is full")
         error.sqlite_errorcode = sqlite3.SQLITE_FULL

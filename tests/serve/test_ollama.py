@@ -178,8 +178,8 @@ def test_calls_are_objects_and_results_find_them(ask: Any, server: Served) -> No
     assert streamed == calls
     assert "".join(each.message.content for each in pieces) == "Wait."
     results = [
-        {"role": "tool", "tool_name": "now", "content": "9"},
-        {"role": "tool", "tool_name": "area", "content": "1285216"},
+        {"role": "tool", "tool_name": "now", "content": "1285216"},
+        {"role": "tool", "tool_name": "area", "content": "9"},
     ]
     last = ask.chat(messages=[*asked, done.message, *results], **given)
     assert (last.message.content, last.message.tool_calls) == ("It is large.", None)
