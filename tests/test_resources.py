@@ -154,6 +154,10 @@ def test_the_address_space_bounds_what_is_free_and_limits_say_where_they_are_rea
 ) -> None:
     write(tmp_path, {"proc/meminfo": "MemAvailable: 8388608 kB", "proc/self/cgroup": "0::/app"})
     assert limits(tmp_path) == []
+    write(
+        tmp_path, bounded("app/", 9_223_372_036_854_771_712, GB)
+    )  # how the first version writes none
+    assert limits(tmp_path) == []
     write(tmp_path, {"proc/self/status": "VmPeak: 9 kB\nVmSize:\t 1048576 kB"})
     write(
         tmp_path, {"proc/self/limits": f"Limit  Soft\nMax address space  {3 * GB}  unlimited bytes"}

@@ -86,13 +86,13 @@ def texts() -> st.SearchStrategy[str]:
     return st.builds(lambda parts, gap: gap.join(parts), blocks, st.sampled_from(["\n\n", "\n"]))
 
 
-def ten_thousand(test: Callable[[str], None]) -> Callable[[str], None]:
+def many_texts(test: Callable[[str], None]) -> Callable[[str], None]:
     """Try 10,000 texts where LOCALSPEC_LONG_TESTS is `all`, which takes 20 minutes; 1,000 in the long form, and 150 by default."""
     most = 10_000 if os.environ.get("LOCALSPEC_LONG_TESTS") == "all" else 1000 if LONG else 150
     return pytest.mark.long(settings(max_examples=most, deadline=None)(test))
 
 
-@ten_thousand
+@many_texts
 @given(texts())
 def test_letters_and_digits_of_a_text_are_those_of_its_drawing(text: str) -> None:
     expected = letters(clean(text))
