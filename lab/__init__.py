@@ -1,4 +1,4 @@
 """Instruments that are not shipped with localspec: they measure it, break it and compare it with others.
 
-Tests run the short forms of `lab.faults`, `lab.fuzz` and `lab.kills`, and the policy in the worlds of `lab.simulator`.
+Tests run the short forms of `lab.faults` and `lab.fuzz`.
 """

@@ -25,16 +25,16 @@ import httpx
 
 from lab.ports import free_port
 from lab.serving import ServerProcess
-from localspec.bench.bench import BenchModels, Watchers, run_bench
-from localspec.bench.measure import Bench, Result, Runs, prompt_tokens, slot_options
-from localspec.bench.report import ALL, document, figures, table
-from localspec.bench.trial import Arrival, Slot, Trial
-from localspec.cli.bench import BenchFlags, bench, bench_request
 from localspec.cli.options import flags, with_settings
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.devices import offloads
 from localspec.options import ReplyOptions
+from localspec.plugins.bench.bench import BenchModels, Watchers, run_bench
+from localspec.plugins.bench.command import BenchFlags, bench, bench_request
+from localspec.plugins.bench.measure import Bench, Result, Runs, prompt_tokens, slot_options
+from localspec.plugins.bench.report import ALL, document, figures, table
+from localspec.plugins.bench.trial import Arrival, Slot, Trial
 from localspec.resources import default_threads, free_ram_bytes
 from localspec.storage.paths import shown
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localspec.models.entries import HEADS, Purpose
-from localspec.models.recommend import (
+from localspec.models.registry import Registry, load_registry
+from localspec.plan.recommend import (
     ENOUGH_PER_S,
     MOST_OF_GPU,
     MOST_OF_RAM,
@@ -21,16 +22,15 @@ from localspec.models.recommend import (
     Suits,
     best,
     recommend,
-    rounded,
 )
-from localspec.models.registry import Registry, load_registry
+from localspec.session.model_lines import outlook, rounded
 
 GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that nobody has, with memories as `localspec.launch.memories` finds them on a real one."""
+    """A machine that nobody has, with memories as `localspec.plan.memories` finds them on a real one."""
 
     text: str
     memories: tuple[Memory, ...]
@@ -81,8 +81,8 @@ def _told(proposal: Recommendation) -> str:
     note = {Suits.WELL: "", Suits.SLOW: ", slow", Suits.TIGHT: ", tight"}[proposal.suits]
     where = f"{proposal.needed_bytes / GB:.1f} GB {proposal.memory.name}"
     # That heads may make it faster is true of most, and said above the table.
-    outlook = "" if proposal.with_heads is None else proposal.outlook
-    speed = f"≈{rounded(proposal.tokens_per_s or 0)}/s{outlook}"
+    heads = "" if proposal.with_heads is None else outlook(proposal)
+    speed = f"≈{rounded(proposal.tokens_per_s or 0)}/s{heads}"
     return f"`{proposal.pair}` {speed}, {where}{note}"
 
 

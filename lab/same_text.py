@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 from lab.benchmarks.workbench import add_settings, with_settings
 from lab.peers import PeerRuns, server_program
-from localspec.bench.bench import BenchModels
-from localspec.bench.measure import OwnRuns, Runs, prompt_tokens
-from localspec.bench.prompts import BenchPrompt, bundled
-from localspec.bench.trial import Slot, fork
 from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.plan.make import make_plan
+from localspec.plugins.bench.bench import BenchModels
+from localspec.plugins.bench.measure import OwnRuns, Runs, prompt_tokens
+from localspec.plugins.bench.prompts import BenchPrompt, bundled
+from localspec.plugins.bench.trial import Slot, fork
 
 SERVER_MODES = ("server:none", "server:draft", "server:ngram-simple", "server:ngram-mod")
 

@@ -12,8 +12,8 @@ from mypy.plugin import MethodContext, Plugin
 from mypy.types import AnyType, Type, UnionType, get_proper_type
 
 _ROOMS = (
-    "localspec.serve.",
-    "localspec.remote.",
+    "localspec.plugins.serve.",
+    "localspec.plugins.remote.",
     "localspec.toolbox.",
     "localspec.batch.",
     "localspec.messages",

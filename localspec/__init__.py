@@ -18,7 +18,7 @@ from localspec.errors import LocalspecError
 
 if TYPE_CHECKING:
     from localspec.chat.assistant import Assistant
-    from localspec.chat.conversation import Conversation
+    from localspec.chat.token_prefix import Conversation
     from localspec.options import LoadOptions, ReplyOptions, SamplingParams
 
 __version__ = "0.1.0"
@@ -34,7 +34,7 @@ __all__ = [
 
 _HOMES = {
     "Assistant": "localspec.chat.assistant",
-    "Conversation": "localspec.chat.conversation",
+    "Conversation": "localspec.chat.token_prefix",
     "LoadOptions": "localspec.options",
     "ReplyOptions": "localspec.options",
     "SamplingParams": "localspec.options",
@@ -57,8 +57,8 @@ def load(
         LocalspecError: one of its kinds, see `localspec.errors`.
     """
     from localspec.launch.load import load as load_plan
-    from localspec.launch.plan import make_plan
     from localspec.options import LaunchOptions, LoadOptions
+    from localspec.plan.make import make_plan
 
     request = LaunchOptions(pair, load=options or LoadOptions(), **launch)
     return load_plan(make_plan(request)).assistant

@@ -7,6 +7,7 @@ together with the process that asks. The next question starts another one.
 import atexit
 import fcntl
 import json
+import marshal
 import os
 import resource
 import select
@@ -19,6 +20,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+_NO_MEMORY = 12
+"""Exit code, as the error number of that name: 1 is any error's of Python."""
+_BUFFER_BYTES = 1 << 20
+"""Of what is read and written at once: by default 8 KiB, so that a long question takes many turns."""
+_SIZE_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +79,16 @@ class BoundedProcess:
                 self._lock.release()
 
     def ask(self, question: Any, bounds: ProcessBounds) -> Any:
-        """Return the answer; both are values as JSON has them.
+        """Return the answer; both are values as JSON has them, of Python's own types.
 
         Raises:
             ProcessLostError: there is none.
         """
         limits = (bounds.most_s, bounds.most_clock_s, bounds.most_bytes)
-        text = json.dumps([limits, question], ensure_ascii=False)
+        sent = marshal.dumps((limits, question))  # JSON would take longer than most answers do
         with self._lock:
             try:
-                return self._exchange(text.encode(errors="surrogatepass") + b"\n", bounds)
+                return self._exchange(sent, bounds)
             except OSError as error:
                 self.end()
                 reason = f"its process cannot be used ({error.strerror})"
@@ -102,6 +109,7 @@ class BoundedProcess:
             self.end()
             self._child = subprocess.Popen(  # noqa: S603 - the command is ours
                 self._command,
+                bufsize=_BUFFER_BYTES,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -113,7 +121,7 @@ class BoundedProcess:
         child = self._started()
         assert child.stdin is not None  # noqa: S101 - it is a pipe
         assert child.stdout is not None  # noqa: S101
-        child.stdin.write(question)
+        child.stdin.write(len(question).to_bytes(_SIZE_BYTES) + question)
         child.stdin.flush()
         line = child.stdout.readline()
         if line.endswith(b"\n"):
@@ -126,7 +134,7 @@ def _lost(code: int, bounds: ProcessBounds) -> ProcessLostError:
     if code in {-signal.SIGPROF, -signal.SIGALRM}:
         most_s = bounds.most_s if code == -signal.SIGPROF else bounds.most_clock_s
         return ProcessLostError(f"it takes more than {most_s:g} s", late=True)
-    if code in {1, -signal.SIGABRT}:  # how Python and Rust end without memory
+    if code in {_NO_MEMORY, -signal.SIGABRT}:  # how Python, below, and Rust end without memory
         return ProcessLostError(f"it takes more than {bounds.most_bytes >> 20} MiB of memory")
     return ProcessLostError(f"it ended its process ({_signal_name(-code) or f'exit code {code}'})")
 
@@ -137,13 +145,18 @@ def _signal_name(number: int) -> str:
 
 
 def answer_questions(answer: Callable[[Any], Any]) -> None:
-    """Answer each line of stdin with one, until there are no more."""
-    for line in sys.stdin.buffer:
-        bounds, question = json.loads(line)
-        with _bounds(*bounds):
-            text = json.dumps(answer(question), ensure_ascii=False)
-        sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
-        sys.stdout.buffer.flush()
+    """Answer each question of stdin with a line, until there are no more."""
+    with open(0, "rb", _BUFFER_BYTES, closefd=False) as questions:
+        while size := questions.read(_SIZE_BYTES):
+            # They come from the program itself; an answer, which a stranger's template may forge, is JSON.
+            bounds, question = marshal.loads(questions.read(int.from_bytes(size)))  # noqa: S302
+            with _bounds(*bounds):
+                try:
+                    text = json.dumps(answer(question), ensure_ascii=False)
+                except MemoryError:
+                    os._exit(_NO_MEMORY)
+            sys.stdout.buffer.write(text.encode(errors="surrogatepass") + b"\n")
+            sys.stdout.buffer.flush()
 
 
 @contextmanager

@@ -94,9 +94,14 @@ def bar(share: float, cells: int = 20) -> str:
     return f"[{'#' * done}{'.' * (cells - done)}] {min(1.0, share):.0%}"
 
 
-def gain_text(ratio: float | None) -> str:
-    """Return what drafting gained: time without it over time with it; None is not known."""
-    return f"drafting {TIMES}{ratio:.1f}" if ratio else "drafting gain not known yet"
+def gain_text(ratio: float | None, why: str = "") -> str:
+    """Return what drafting gained: time without it over time with it; None is not known, and why."""
+    return f"drafting {TIMES}{ratio:.1f}" if ratio else f"drafting {unknown_gain_text(why)}"
+
+
+def unknown_gain_text(why: str) -> str:
+    """Return that a gain is not known, and why, if that is known."""
+    return f"gain not known yet{why and f': {why}'}"
 
 
 def gain_interval_text(ratio: float, interval: tuple[float, float]) -> str:
@@ -106,7 +111,11 @@ def gain_interval_text(ratio: float, interval: tuple[float, float]) -> str:
 
 
 def average_gain_text(
-    answers: int, least: int, ratio: float | None, interval: tuple[float, float] | None
+    answers: int,
+    least: int,
+    ratio: float | None,
+    interval: tuple[float, float] | None,
+    period: str = "",
 ) -> str:
     """Return what drafting gained over several answers, as a clause.
 
@@ -115,25 +124,26 @@ def average_gain_text(
         least: how many it takes.
         ratio: as for `gain_text`; None of too few.
         interval: its 95 % interval.
+        period: of which answers these are, behind their number.
     """
     if ratio is None or interval is None:
-        return f"average gain not known yet: {answers} of {least} drafted answers"
+        return f"average gain not known yet: {answers} of {least} drafted answers{period}"
     clear = "" if interval[0] > 1 or interval[1] < 1 else ", no clear difference"
-    return f"drafting {gain_interval_text(ratio, interval)} over {answers} drafted answers{clear}"
+    return f"drafting {gain_interval_text(ratio, interval)} over {answers} drafted answers{period}{clear}"
 
 
-def drafting_text(drafted: int, accepted: int, ratio: float | None, idle: str) -> str:
+def drafting_text(drafted: int, accepted: int, ratio: float | None, why: str) -> str:
     """Return what drafting did in an answer, for the line under it.
 
     Args:
         drafted: tokens that were drafted.
         accepted: how many of them were accepted.
         ratio: as for `gain_text`.
-        idle: why nothing was drafted; empty where that is not known.
+        why: nothing was drafted, or the gain is not known; empty where that is not known either.
     """
     if not drafted:
-        return idle or "nothing drafted"
-    return f"{gain_text(ratio)} · {accepted} of {drafted} drafted tokens accepted"
+        return why or "nothing drafted"
+    return f"{gain_text(ratio, why)} · {accepted} of {drafted} drafted tokens accepted"
 
 
 def measuring_text(name: str) -> str:
@@ -142,8 +152,8 @@ def measuring_text(name: str) -> str:
 
 
 def reading_text(done: int, total: int) -> str:
-    """Return how many tokens of a prompt are read."""
-    return f"reading {done:,} of {total:,} tokens"
+    """Return how many tokens of a prompt are read; short prompts are read in one pass, which begins at none and ends with all."""
+    return f"reading {f'{done:,} of ' * (done > 0)}{total:,} tokens"
 
 
 def sparkline(values: Sequence[float | None], low: float, high: float) -> str:
@@ -193,7 +203,12 @@ def wrapped(text: str, stream: TextIO) -> str:
 
 def notice(text: str) -> None:
     """Write a line about the program itself on stderr; on a terminal in lines that end between words."""
-    print(wrapped(f"localspec: {text}", sys.stderr), file=sys.stderr, flush=True)
+    say(f"localspec: {text}")
+
+
+def say(text: str) -> None:
+    """Write a line on stderr; on a terminal in lines that end between words."""
+    print(wrapped(text, sys.stderr), file=sys.stderr, flush=True)
 
 
 def table(rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -12,13 +12,18 @@
     ├─ ContextOverflow        1   a prompt does not fit into the context
     ├─ TemplateError          1   a chat template is missing or does not render
     ├─ PassFailed             1   llama.cpp failed in the middle of a pass
-    └─ HistoryError           1   a stored conversation is not there, or cannot be read
+    ├─ HistoryError           1   a stored conversation is not there, or cannot be read
+    ├─ EngineGone             1   the engine died, or the server is gone
+    ├─ EngineFault            1   a fault in the engine, due to no request
+    ├─ Busy                   1   as many requests wait as may wait
+    └─ Interrupted            1   loading was stopped
 
 The number is the exit code of the command line. Cancelling is no error: it is a `StopReason`.
 """
 
 from collections.abc import Collection
 from importlib.util import find_spec
+from operator import ne
 from typing import ClassVar
 
 _LEAST_BEGINNING, _MOST_LIKE, _LIKE = 3, 3, 0.75
@@ -77,12 +82,24 @@ class ContextOverflow(LocalspecError):
 
     Args:
         reason: one line.
-        sizes: the tokens of the prompt, and those of the context, where they are known.
+        sizes: tokens of the prompt, of the context, and the most that the model was trained for, 0 if unknown; None
+            where a larger context is not the user's to choose.
     """
 
-    def __init__(self, reason: str, sizes: tuple[int, int] | None = None) -> None:
+    def __init__(self, reason: str, sizes: tuple[int, int, int] | None = None) -> None:
         super().__init__(reason)
         self.sizes = sizes
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether a larger context, as large as the model was trained for, could hold the prompt."""
+        return self.sizes is not None and not 0 < self.sizes[2] <= self.sizes[0]
+
+
+def for_command_line(error: LocalspecError) -> str:
+    """Return what an error says where options are flags."""
+    larger = isinstance(error, ContextOverflow) and error.can_grow
+    return str(error) + ", or raise --ctx" * larger
 
 
 class TemplateError(LocalspecError):
@@ -97,6 +114,28 @@ class HistoryError(LocalspecError):
     """A stored conversation or message is not there, or its database cannot be read."""
 
 
+class EngineGone(LocalspecError):
+    """The engine died, or the server is gone."""
+
+
+class EngineFault(LocalspecError):
+    """A fault in the engine, due to no request."""
+
+
+class Busy(LocalspecError):
+    """As many requests wait as may wait.
+
+    Attributes:
+        again_s: seconds after which another program's server may be asked again, 0 where it does not say; None of this program's.
+    """
+
+    again_s: float | None = None
+
+
+class Interrupted(LocalspecError):
+    """Loading was stopped."""
+
+
 def did_you_mean(word: str, names: Collection[str]) -> str:
     """Return `did you mean NAME?`: the names that begin with a word, or else those like it; empty if there are none."""
     import difflib  # noqa: PLC0415 - only for a mistyped word
@@ -104,8 +143,22 @@ def did_you_mean(word: str, names: Collection[str]) -> str:
     like = (
         [each for each in names if each.startswith(word)] if len(word) >= _LEAST_BEGINNING else []
     )
-    like = like or difflib.get_close_matches(word, names, _MOST_LIKE, _LIKE)
+    if not like:
+        # One wrong letter is likelier than a letter too many, but counts as two: `rum` would be `rm` alone.
+        like = [each for each in names if len(word) >= _LEAST_BEGINNING and _is_slip(word, each)]
+        close = difflib.get_close_matches(word, names, _MOST_LIKE, _LIKE)
+        like = list(dict.fromkeys((*like, *close)))
     return f"did you mean {' or '.join(like[:_MOST_LIKE])}?" if like else ""
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Return whether one letter is another, or two neighbours are swapped."""
+    if len(one) != len(other):
+        return False
+    at = [place for place, pair in enumerate(zip(one, other, strict=True)) if ne(*pair)]
+    if len(at) == 2:
+        return at[1] - at[0] == 1 and one[at[0]] == other[at[1]] and one[at[1]] == other[at[0]]
+    return len(at) == 1
 
 
 def require_mcp() -> None:

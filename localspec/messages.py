@@ -23,6 +23,8 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 _HEADER = re.compile(r'\n\n<file name="([^"\n]*)">\n')
 _HALF = "half of a character (a lone surrogate)"
+GAP = "\n\n"
+"""Between a document and words behind it."""
 _END, _BROKEN_END = "</file>", "<\\/file>"
 MEDIA = "\ud801"
 """Encloses the hash of a picture or a sound where a template renders it: a lone surrogate, as `BREAK` is, that no content can forge."""
@@ -55,6 +57,25 @@ class DocumentPart(Tagged, frozen=True):
         """What a model reads: the content between two tags. A document cannot end its own block."""
         name = self.name.replace('"', "").replace("\n", " ")
         return f'\n\n<file name="{name}">\n{self.text.replace(_END, _BROKEN_END)}\n{_END}'
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Memory that models hold, in bytes.
+
+    Args:
+        places: of the RAM, and of devices, by their names.
+        mapped_bytes: what of the RAM is a file's pages, which the system takes to be free.
+    """
+
+    places: dict[str, int] = {}
+    mapped_bytes: int = 0
+
+    def __add__(self, other: "Held") -> "Held":
+        places = {
+            name: self.places.get(name, 0) + other.places.get(name, 0)
+            for name in self.places | other.places
+        }
+        return Held(places, self.mapped_bytes + other.mapped_bytes)
 
 
 class MediaPart(Tagged, frozen=True):
@@ -182,8 +203,14 @@ class Message:
 
     @property
     def typed(self) -> str:
-        """The words alone, without documents."""
-        return "".join(each.text for each in self.parts if isinstance(each, TextPart))
+        """The words alone, without documents and the gap behind them."""
+        behind, texts = None, list[str]()
+        for each in self.parts:
+            if isinstance(each, TextPart):
+                is_gap = isinstance(behind, DocumentPart)
+                texts.append(each.text.removeprefix(GAP) if is_gap else each.text)
+            behind = each
+        return "".join(texts)
 
     @property
     def documents(self) -> tuple[DocumentPart, ...]:

@@ -91,7 +91,7 @@ _STARTERS = (
     "tests.cli.command",
     "tests.engine.double",
     "tests.engine.talking",
-    "tests.serve.serving",
+    "tests.plugins.serve.serving",
     "tests.toolbox.mcp.boxes",
     "tests.tui.driving",
 )
@@ -137,7 +137,7 @@ def seeing_models(
 ) -> Iterator[Callable[[str], tuple[Path, Path]]]:
     """What returns SmolLM2 and a small encoder of a kind; in pytest's cache, so that all processes measure the same files, once."""
     # Not above: what lab asserts is rewritten only where it was not imported before.
-    from lab.synthetic import encoders  # noqa: PLC0415
+    from tests.support import encoders  # noqa: PLC0415
 
     made_by = hashlib.sha256(Path(encoders.__file__).read_bytes()).hexdigest()[:12]
     with TemporaryDirectory() as folder:

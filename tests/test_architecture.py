@@ -1,34 +1,37 @@
 """Floors and rooms: who may import whom, read from the sources with ast."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import localspec
+from lab.house import PICTURE
 
 PACKAGE = Path(localspec.__file__).parent
 
 # From the top floor down; rooms on one floor do not know each other.
 FLOORS: list[set[str]] = [
     {"__main__"},
+    {"plugins"},
+    {"api"},
     {"cli"},
-    {"tailor"},
-    {"tui", "batch", "bench", "diagnosis", "serve"},
+    {"tui", "batch", "diagnosis"},
     {"setup", "session"},
     {""},  # the package itself: its public face
     {"launch"},
-    {"remote"},
-    {"calibration"},
     {"engine", "config"},
+    {"plan"},
+    {"calibration"},
     {"chat", "telemetry", "history", "retrieval"},
     {"toolbox"},
     {"llama", "grammar", "models"},
     {"decoding"},
     {"options", "messages", "calls", "gates"},
     {"storage"},
-    {"resources", "media", "bounded_process", "markup"},
+    {"resources", "media", "bounded_process", "markup", "entry_points"},
     {"errors", "display"},
 ]
 # Third-party packages with one home.
@@ -41,12 +44,14 @@ HOMES = {
     "PIL": ("localspec.media",),
     "sounddevice": ("localspec.session.microphone",),
     "huggingface_hub": ("localspec.models.hub",),
-    "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
+    "mcp": ("localspec.toolbox.mcp", "localspec.plugins.mcp_server.tools"),
     "docx": ("localspec.retrieval",),
     "lxml": ("localspec.retrieval",),
     "pypdf": ("localspec.retrieval",),
-    "httpx2": ("localspec.remote", "localspec.toolbox.mcp"),
-    "mcp_types": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
+    "httpx2": ("localspec.plugins.remote", "localspec.toolbox.mcp"),
+    **dict.fromkeys(("prometheus_client", "starlette", "uvicorn"), ("localspec.plugins.serve",)),
+    "websockets": ("localspec.plugins.remote",),
+    "mcp_types": ("localspec.toolbox.mcp", "localspec.plugins.mcp_server.tools"),
 }
 
 
@@ -73,12 +78,21 @@ def imports(tree: ast.Module) -> tuple[str, ...]:
 
 
 def room(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
+    """Return the first folder below the package; of a plug-in with its own name: each is a room."""
+    parts = module.split(".")[1:]
+    return ".".join(parts[: 2 if parts[:1] == ["plugins"] else 1])
 
 
 def floor(module: str) -> int:
-    return next(i for i, rooms in enumerate(FLOORS) if room(module) in rooms)
+    top = room(module).partition(".")[0]
+    return next(i for i, rooms in enumerate(FLOORS) if top in rooms)
+
+
+def imported_plug_ins(module: str) -> set[str]:
+    """Return the other plug-ins that one imports by what the docstring of its folder says."""
+    docstring = ast.get_docstring(dict(modules())[f"localspec.{room(module)}"]) or ""
+    line = next((each for each in docstring.splitlines() if each.startswith("Imports: ")), "")
+    return {f"plugins.{each}" for each in line.split("`")[1::2]}
 
 
 def neighbours() -> dict[str, set[str]]:
@@ -128,6 +142,25 @@ def test_rooms_import_each_other_in_no_circle() -> None:
     assert circles(graph) == []
 
 
+def test_the_core_imports_no_plug_in_and_each_says_which_other_it_imports() -> None:
+    """Also by name: whatever reaches a plug-in comes in by an entry point."""
+    rooms = {room(name) for name, _ in modules() if room(name).startswith("plugins.")}
+    named = {
+        (room(name), f"plugins.{node.value.split('.')[2]}")
+        for name, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if node.value.startswith("localspec.plugins.")
+    }
+    imported = {(room(name), room(each)) for name, each in edges()}
+    reached = {(a, b) for a, b in imported | named if b.startswith("plugins.") and a != b}
+    stated = {(each, other) for each in rooms for other in imported_plug_ins(f"localspec.{each}")}
+    assert reached == stated
+    for each in rooms:
+        docstring = ast.get_docstring(dict(modules())[f"localspec.{each}"]) or ""
+        assert all(word in docstring for word in ("Touches: ", "Page: ", "Deleted: ")), each
+
+
 def test_a_circle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
     assert circles(graph) == [{"a", "b", "c"}, {"d", "e"}]
@@ -145,6 +178,7 @@ def test_a_room_imports_only_from_floors_below() -> None:
         if imported.startswith("localspec.")
         and room(imported) != room(name)
         and floor(imported) <= floor(name)
+        and not (room(name).startswith("plugins.") and room(imported) in imported_plug_ins(name))
     ]
     assert wrong == []
     # `run`, and what it shares with the chat, work without screens.
@@ -174,3 +208,10 @@ def test_a_class_name_stands_once() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     assert {name for name in names if names.count(name) > 1} == set()
+
+
+def test_the_picture_of_the_house_has_every_room() -> None:
+    """After a room came or went: `python -m lab.house`."""
+    drawn = set(re.findall(r">([a-z_]+)</text>", PICTURE.read_text(encoding="utf-8")))
+    rooms = {room(name).removeprefix("plugins.") for name, _ in modules()}
+    assert drawn == rooms - {"", "__main__", "api", "plugins"}

@@ -7,22 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts, best_yield
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.drafters.spelling import SharedIds
+from localspec.decoding.drafters.vocab_map import SharedIds
 from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.errors import UsageError
-from localspec.launch.drafting import Drafting, DraftMode, draft_mode
-from localspec.launch.load import _Loading, exact_drafts
-from localspec.launch.plan import LoadPlan
+from localspec.launch.drafting import Drafting
 from localspec.llama.safe_widths import SafeWidths, consecutive
+from localspec.models.architectures import Heads
 from localspec.options import LoadOptions
+from localspec.plan.draft_mode import DraftMode, draft_mode
+from localspec.plan.load_plan import LoadPlan
+from localspec.plan.settle import MeasuredPair, exact_drafts, settle
 from tests.toy import GREEDY, CachedModel, ToySequences, random_table
 
+OWN = ("lookup", "model", "heads", "forced")
 NOTHING = "exact: nothing is drafted, as passes of two tokens round otherwise than those of one"
 CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))
 
@@ -50,7 +52,7 @@ def test_heads_that_were_measured_are_expected_to_yield_no_more_than_they_may() 
 
 def test_auto_weighs_a_draft_model_where_it_may_pay() -> None:
     policy = adaptive()
-    assert [type(each) for each in policy.drafters] == [LookupDrafter, ModelDrafter, ForcedDrafter]
+    assert [*map(type, policy.drafters)][:3] == [LookupDrafter, ModelDrafter, ForcedDrafter]
     policy.begin(range(3), GREEDY)
     for n in range(3, 10):  # rounds without a draft show what they take
         plan = policy.plan([token % 8 for token in range(n)], 50)
@@ -59,10 +61,12 @@ def test_auto_weighs_a_draft_model_where_it_may_pay() -> None:
     assert isinstance(plan.drafter, ModelDrafter)
     # Each sequence drafts for itself; one that pays alone, but not beside three others, is not asked.
     made = drafting(count=3)
-    assert len({id(made.policy("auto", slot)) for slot in range(3)}) == 3
+    policies = [made.policy("auto", slot) for slot in range(3)]
+    assert len({id(each) for each in policies}) == 3
     dear = PairCosts(PassCosts((1, 96), (1.0, 60.0)), PassCosts((1, 96), (0.05, 5.0)))
     for costs, names in ((CHEAP, ["lookup", "model", "forced"]), (dear, ["lookup", "forced"])):
-        assert [each.name for each in adaptive(costs, 3, 1).drafters] == names
+        drafters = [each.name for each in adaptive(costs, 3, 1).drafters]
+        assert [each for each in drafters if each in OWN] == names
     assert drafting(costs=None).policy("auto").name == "lookup"
     with pytest.raises(UsageError, match="'model:3' needs a draft model: no draft model is loaded"):
         drafting(model=False).policy("model")
@@ -91,7 +95,7 @@ def test_a_mode_is_a_kind_and_for_some_a_length(
     ("text", "words"),
     [
         *(
-            (each, "choose off, auto, lookup, model, store, heads or forced; a drafter")
+            (each, r"choose off, auto, lookup, model, heads, forced(, \w+)* or \w+; a drafter")
             for each in ("", "on", "auto:3", "off:")
         ),
         *((each, "choose off, auto, lookup, model") for each in ("model:", "model:x", "model:-1")),
@@ -150,21 +154,79 @@ def test_a_line_says_what_exact_leaves_of_drafts(exact: SafeWidths, line: str) -
 
 
 def test_passes_that_are_padded_cost_what_those_of_the_least_width_do() -> None:
-    class Targets:
-        width: tuple[int, ...]
-
-        def fix_width(self, *width: int) -> None:
-            self.width = width
-
-    plan, targets = LoadPlan(Path("t"), None, {}, (DraftMode("auto"),), 0, LoadOptions()), Targets()
-    loading = _Loading(plan, CancelFlag(), lambda _: None, None, False, [])
+    plan = LoadPlan(Path("t"), None, {}, (DraftMode("auto"),), 0, LoadOptions())
     costs = PairCosts(PassCosts((1, 2, 3, 4, 8, 16), (1.0, 1.3, 1.5, 1.8, 3.0, 6.0)))
     for exact, widths, seconds in (
         (SafeWidths((1,), {}, 2, 8), (1, 2, 3, 4, 8), (1.3, 1.3, 1.5, 1.8, 3.0)),
         (SafeWidths((1,), {}, 4, 4), (1, 4), (1.8, 1.8)),
     ):
-        padded = loading._fixed_width(targets, costs, exact)  # type: ignore[arg-type]
-        assert targets.width == (exact.fixed, exact.most)
+        measured = MeasuredPair(plan.options, False, costs, exact, None)
+        padded = settle(plan, measured).costs
         assert padded is not None
         assert padded.target == PassCosts(widths, seconds)
-        assert loading._fixed_width(targets, None, exact) is None  # type: ignore[arg-type]
+        assert settle(plan, replace(measured, costs=None)).costs is None
+
+
+HEADS = Heads(count=2)
+
+
+@pytest.mark.parametrize(
+    ("modes", "exact", "heads", "longest"),
+    [
+        (("auto",), None, True, 63),
+        (("auto",), SafeWidths((1, 2, 3), {}), True, 2),
+        (("auto",), SafeWidths((1,), {}, 4, 4), False, 3),  # they do not read padded rows
+        (("heads",), SafeWidths((1,), {}, 4, 4), True, 0),
+    ],
+)
+def test_heads_give_way_where_passes_are_padded_unless_they_are_wanted(
+    modes: tuple[str, ...], exact: SafeWidths | None, heads: bool, longest: int
+) -> None:
+    kinds = tuple(draft_mode(each) for each in modes)
+    plan = LoadPlan(Path("t"), None, {}, kinds, 0, LoadOptions(max_rows=32), heads=HEADS)
+    settled = settle(plan, MeasuredPair(plan.options, True, None, exact, None))
+    assert (settled.plan.heads is HEADS) is heads
+    assert settled.longest == longest
+
+
+WIDE = PairCosts(PassCosts((1, 2, 5, 64), (1.0, 1.1, 1.2, 60.0)))
+DEAR = PairCosts(PassCosts((1, 64), (1.0, 64.0)), PassCosts((1, 64), (0.5, 32.0)))
+PADDED = SafeWidths((1,), {}, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("costs", "wanted", "exact", "on_gpu", "count", "rows", "drafts"),
+    [
+        (
+            WIDE,
+            None,
+            None,
+            False,
+            5,
+            64,
+            False,
+        ),  # beside five, drafts make passes that are too wide
+        (WIDE, 2, None, False, 2, 64, True),
+        (WIDE, None, SafeWidths((1, 2), {}), False, 2, 2, True),
+        (WIDE, None, PADDED, False, 1, 4, True),
+        (WIDE, 3, PADDED, True, 3, 1, False),  # where padded passes were measured alone
+        (WIDE, 3, PADDED, False, 3, 4, False),
+        (DEAR, 3, None, False, 3, 64, False),
+        (DEAR, None, None, False, 1, 64, False),
+    ],
+)
+def test_as_many_sequences_as_pay(
+    costs: PairCosts,
+    wanted: int | None,
+    exact: SafeWidths | None,
+    on_gpu: bool,
+    count: int,
+    rows: int,
+    drafts: bool,
+) -> None:
+    options = LoadOptions(max_rows=32)
+    plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
+    paired = replace(costs, draft_model=costs.draft_model or PassCosts((1, 64), (0.05, 0.5)))
+    plan = replace(plan, parallel=wanted)
+    settled = settle(plan, MeasuredPair(options, on_gpu, paired, exact, None))
+    assert (settled.count, settled.most_rows, settled.drafts) == (count, rows, drafts)

@@ -26,7 +26,7 @@ sys.argv = ["localspec", *words]
 from localspec.__main__ import main
 raise SystemExit(main())
 """
-ALONE = ("gates", "serve", "batch", "bench", "tailor")
+ALONE = ("gates", "batch")
 
 
 @pytest.fixture(autouse=True)

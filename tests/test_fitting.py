@@ -5,28 +5,20 @@ from typing import Any
 
 import pytest
 
-from localspec.engine.protocol import Held
 from localspec.errors import MemoryShort, ModelLoadError, NoRoom
-from localspec.launch import fit as fitting
-from localspec.launch.fit import (
-    PairToFit,
-    context_with_room,
-    forecast,
-    free_memory,
-    plan_fit,
-    require_room,
-    sequences_that_fit,
-)
 from localspec.launch.load import unforeseen
-from localspec.launch.plan import make_plan
 from localspec.llama.devices import Device
+from localspec.messages import Held
 from localspec.models.architectures import heads_in
-from localspec.models.fit import Machine, Place, PlaceUse
 from localspec.models.gguf import GgufHeader, parse_header, read_header
-from localspec.models.memory import layer_kv_bytes, model_shape, target_rows_bytes
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.plan import facts as fitting
+from localspec.plan.facts import free_memory
+from localspec.plan.fit import Machine, PairLoad, Place, PlaceUse, forecast
+from localspec.plan.make import make_plan
+from localspec.plan.memory import layer_kv_bytes, model_shape, target_rows_bytes
+from localspec.plugins.serve.http import status_of
 from localspec.resources import Usage
-from localspec.serve.http import status_of
 from tests.llama.tiny_models import write_qwen35
 from tests.models.gguf_builder import model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, QWEN35, Proportions, sparse_model
@@ -41,7 +33,7 @@ DEVICES = [
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.llama.devices.devices", lambda: DEVICES)
+    monkeypatch.setattr("localspec.plan.facts.devices", lambda: DEVICES)
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: 8 * GB)
 
 
@@ -63,7 +55,7 @@ def test_gpus_are_those_that_the_options_allow() -> None:
         ({"split": "none"}, ["CUDA0"]),
     ]
     for options, gpus in cases:
-        found = free_memory(LoadOptions(**options))
+        found = free_memory().machine(LoadOptions(**options))
         assert found is not None
         assert found.ram.free_bytes == 8 * GB
         assert [gpu.name for gpu in found.gpus] == gpus
@@ -76,12 +68,13 @@ def test_a_pair_is_planned_where_it_is_sent(headers: tuple[GgufHeader, GgufHeade
         ((None, None), (33, 17), ["RAM", "CUDA0", "CUDA1"]),
         (away, (0, 17), ["RAM", "CUDA1"]),
     ):
-        plan = plan_fit(*headers, *options)
+        plan = PairLoad.of(*headers, options[0] or LoadOptions(), options[1]).fit(free_memory())
         assert plan is not None
         assert (plan.n_ctx, plan.target_layers, plan.draft_layers) == (4096, *layers)
         assert [use.place.name for use in plan.uses] == places
     # Layers do not leave a GPU for a larger context: both models fill the two GPUs nearly.
-    larger = plan_fit(*headers, LoadOptions(n_ctx=context_with_room(*headers, LoadOptions())))
+    n_ctx = PairLoad.of(*headers).roomy_context(free_memory())
+    larger = PairLoad.of(*headers, LoadOptions(n_ctx=n_ctx)).fit(free_memory())
     assert larger is not None
     assert (larger.target_layers, larger.draft_layers) == (33, 17)
 
@@ -91,7 +84,8 @@ def test_what_is_asked_for_is_what_is_reckoned(headers: tuple[GgufHeader, GgufHe
     big, _ = headers
 
     def cpu_bytes(**options: object) -> int:
-        plan = plan_fit(big, None, LoadOptions(gpu_layers=0, **options))  # type: ignore[arg-type]
+        load = LoadOptions(gpu_layers=0, **options)  # type: ignore[arg-type]
+        plan = PairLoad.of(big, options=load).fit(free_memory())
         assert plan is not None
         return plan.uses[0].needed_bytes
 
@@ -124,7 +118,7 @@ def test_a_conversation_gets_a_context_that_takes_little_of_what_is_free(
 ) -> None:
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: free_gb * GB)
     asked = LoadOptions(gpu_layers=0, kv_type=kv_type)
-    assert context_with_room(headers[0], None, asked) == n_ctx
+    assert PairLoad.of(headers[0], options=asked).roomy_context(free_memory()) == n_ctx
 
 
 def test_a_prompt_gets_the_context_that_it_needs_as_far_as_there_is_memory(
@@ -150,14 +144,14 @@ def test_a_prompt_gets_the_context_that_it_needs_as_far_as_there_is_memory(
 def test_nothing_is_planned_where_it_cannot_be_known(
     headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = free_memory(LoadOptions(gpu_layers=0))
+    here = free_memory().machine(LoadOptions(gpu_layers=0))
     assert here is not None
     assert here == Machine(Place("RAM", here.ram.free_bytes, here.ram.headroom_bytes))
     toy = parse_header(model_file(), name="toy")
-    assert plan_fit(toy) is None
-    assert plan_fit(headers[0], toy) is None
+    assert PairLoad.of(toy).fit(free_memory()) is None
+    assert PairLoad.of(headers[0], toy).fit(free_memory()) is None
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: None)
-    assert plan_fit(headers[0]) is None
+    assert PairLoad.of(headers[0]).fit(free_memory()) is None
 
 
 @pytest.mark.usefixtures("machine")
@@ -165,7 +159,8 @@ def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
     headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def count(**options: object) -> int:
-        found = sequences_that_fit(headers[1], LoadOptions(**options))  # type: ignore[arg-type]
+        load = LoadOptions(**options)  # type: ignore[arg-type]
+        found = PairLoad.of(headers[1], options=load).sequences(free_memory())
         assert found is not None
         return found
 
@@ -174,7 +169,7 @@ def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
     counts = []
     for kind in ("GPU", "IGPU"):  # one without memory of its own shares the RAM
         gpu = Device("Vulkan0", "graphics", 8 * GB, 8 * GB, kind, 0, "Vulkan")
-        monkeypatch.setattr("localspec.llama.devices.devices", lambda known=gpu: [known])
+        monkeypatch.setattr("localspec.plan.facts.devices", lambda known=gpu: [known])
         monkeypatch.setattr(fitting, "free_ram_bytes", lambda: 2 * GB)
         counts.append(count(n_ctx=4096))
     assert 0 < counts[1] < counts[0] / 3
@@ -190,7 +185,8 @@ def test_heads_that_are_not_loaded_yet_leave_less_room_for_sequences(
         size = Proportions("eagle3", 1, 4096, 14336, 32, 8, 128, 128256, tied, more=more)
         file = read_header(sparse_model(tmp_path / f"{tied}.gguf", size))
         heads = heads_in(file)
-        counts.append(sequences_that_fit(headers[0], options, file, None, heads) or 0)
+        pair = PairLoad.of(headers[0], file, options, heads=heads)
+        counts.append(pair.sequences(free_memory()) or 0)
         shapes = model_shape(headers[0]), model_shape(file)
     assert heads is not None
     target, own = (each for each in shapes if each is not None)
@@ -205,9 +201,13 @@ def test_memory_is_forecast_of_mtp_layers_where_they_draft_instead_of_a_draft_mo
 ) -> None:
     mtp = read_header(sparse_model(tmp_path / "mtp.gguf", QWEN35))
     options = LoadOptions(256, gpu_layers=0)
-    with_draft, alone = (forecast(mtp, small, options).lines for small in (headers[1], None))
+
+    def lines(target: GgufHeader, small: GgufHeader | None) -> tuple[str, ...]:
+        return forecast(target, small, options, None, free_memory()).lines
+
+    with_draft, alone = (lines(mtp, small) for small in (headers[1], None))
     assert with_draft == alone
-    plain, pair = (forecast(headers[0], small, options).lines for small in (None, headers[1]))
+    plain, pair = (lines(headers[0], small) for small in (None, headers[1]))
     assert plain != pair
 
 
@@ -230,16 +230,16 @@ def test_what_fits_beside_others_as_well_as_alone_has_room(
     parallel: int,
     error: type[ModelLoadError] | None,
 ) -> None:
-    pair = PairToFit(headers[0], None, LoadOptions(gpu_layers=0), None, None, None, False)
+    pair = PairLoad.of(headers[0], options=LoadOptions(gpu_layers=0))
     for mapped in (0, 4 * GB):  # which the system takes to be free
         free = free_gb * GB + mapped
         monkeypatch.setattr(fitting, "free_ram_bytes", lambda free=free: free)
         others = Held({"RAM": held} if held else {}, mapped)
         if error is None:
-            require_room(pair, others, parallel)
+            pair.require_room(free_memory(), others, parallel)
             continue
         with pytest.raises(error) as caught:
-            require_room(pair, others, parallel)
+            pair.require_room(free_memory(), others, parallel)
         assert caught.type is error
 
 
@@ -248,10 +248,10 @@ def test_a_draft_model_and_layers_on_a_gpu_are_not_given_up_for_others(
     headers: tuple[GgufHeader, GgufHeader],
 ) -> None:
     long = LoadOptions(n_ctx=32768)
-    small = PairToFit(headers[1], headers[1], LoadOptions(), LoadOptions(), None, None, False)
-    require_room(small, Held({"CUDA0": GB}), 1)
+    small = PairLoad.of(headers[1], headers[1], LoadOptions(), LoadOptions())
+    small.require_room(free_memory(), Held({"CUDA0": GB}), 1)
     with pytest.raises(NoRoom):
-        require_room(PairToFit(*headers, long, long, None, None, False), Held({"CUDA0": 9 * GB}), 1)
+        PairLoad.of(*headers, long, long).require_room(free_memory(), Held({"CUDA0": 9 * GB}), 1)
 
 
 def test_a_plan_next_to_others_is_one_that_has_room(

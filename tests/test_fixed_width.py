@@ -1,5 +1,6 @@
 """`--exact` where no width but 1 is exact, as on a GPU: passes of one width, and the same text with and without drafts."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -10,17 +11,19 @@ from typing import Any
 import pytest
 
 import localspec.launch.load as loading
-from lab.exact_texts import answers as answers_of
-from lab.exact_texts import requests
-from lab.synthetic.mixtures import mixture
 from localspec.calibration import calibrated
+from localspec.chat.assistant import Assistant
+from localspec.chat.events import Finished
+from localspec.chat.request import Request
 from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths, safe_widths
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plan.make import make_plan
+from localspec.plugins.bench.prompts import bundled
 from tests.llama import tiny_models
+from tests.support.mixtures import mixture
 from tests.support.speaking import opened
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
@@ -87,9 +90,9 @@ def test_heads_of_the_file_give_way_to_lookup(
     runtime.assistant.close()
 
 
-def test_a_fixed_width_is_looked_for_where_no_other_is_exact(smollm2_path: Path) -> None:
+def test_a_fixed_width_is_looked_for_where_no_other_is_exact(six_layers_path: Path) -> None:
     options = replace(OPTIONS, flash_attention=False)
-    model = LlamaModel(smollm2_path, options)
+    model = LlamaModel(six_layers_path, options)
     try:
         model.on_gpu = True
         found = safe_widths(model, options, depths=(300, 511), most_price=inf)
@@ -100,6 +103,32 @@ def test_a_fixed_width_is_looked_for_where_no_other_is_exact(smollm2_path: Path)
         assert dear.price > 1
     finally:
         model.close()
+
+
+def requests(count: int) -> Iterator[Request]:
+    """Yield requests, the same each time, of which every other one is answered greedily."""
+    prompts = bundled()
+    for number in range(count):
+        text = prompts[number % len(prompts)].prompt[-150:]
+        sampling = SamplingParams(temperature=0.8 * (number % 2))
+        options = ReplyOptions(sampling, max_tokens=200, seed=number)
+        yield Request(number, raw=f"{number}. {text}", options=options, deterministic=True)
+
+
+def all_answers(assistant: Assistant, count: int) -> dict[int, tuple[tuple[int, ...], int]]:
+    """Return the tokens of all answers, as many at a time as there are sequences, and how many were drafted."""
+    found: dict[int, tuple[tuple[int, ...], int]] = {}
+    wanted, running = list(requests(count)), 0
+    while wanted or running:
+        while wanted and running < assistant.count:
+            assistant.submit(wanted.pop(0))
+            running += 1
+        assistant.step()
+        for key, event in assistant.take():
+            if isinstance(event, Finished):
+                found[key] = event.reply.tokens, event.reply.acceptance.drafted
+                running -= 1
+    return found
 
 
 MIXTURES = (("qwen3moe", 8, "Q8_0"), ("gpt-oss", 8, "Q8_0"))
@@ -130,10 +159,11 @@ def test_drafts_change_no_text_of_a_mixture_of_experts(
             fit=False,
             load=OPTIONS,
         )
-        runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
+        runtime = load(make_plan(launch, parallel=parallel))
         with closing(runtime.assistant) as assistant:
             (line,) = (each for each in assistant.notes if each.startswith("exact: "))
-            found = answers_of(assistant, requests(12, 200))
+            # Where nothing is drafted, a few show it.
+            found = all_answers(assistant, 12 if most_price else 2)
             texts[draft] = {key: tokens for key, (tokens, _) in found.items()}
             drafted = sum(count for _, count in found.values())
             if draft in {"model:3", "lookup:15"}:
@@ -143,4 +173,4 @@ def test_drafts_change_no_text_of_a_mixture_of_experts(
             if not most_price:
                 assert assistant.models.draft_models is None
         assert texts[draft] == texts["off"], draft
-    assert sum(map(len, texts["off"].values())) > 600
+    assert sum(map(len, texts["off"].values())) > (600 if most_price else 20)

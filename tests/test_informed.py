@@ -11,7 +11,7 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Request
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.drafters.spelling import SharedIds
+from localspec.decoding.drafters.vocab_map import SharedIds
 from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
@@ -57,7 +57,7 @@ def _told(directory: Path, replies: int) -> None:
 def _models(target: str = "a", draft_model: str | None = None) -> LoadedModels:
     tokenizer = SimpleNamespace(piece=lambda _: b"")
     names = {"target_name": target, "draft_model_name": draft_model}
-    return cast("LoadedModels", SimpleNamespace(tokenizer=tokenizer, **names))
+    return cast("LoadedModels", SimpleNamespace(tokenizer=tokenizer, costs=None, **names))
 
 
 def _request(question: str, temperature: float = 0.8) -> Request:

@@ -18,14 +18,17 @@ from localspec.errors import (
     ModelUnavailable,
     PairMismatch,
 )
-from localspec.launch import fit as fitting
-from localspec.launch import plan as launch
-from localspec.launch.drafting import DraftMode, draft_modes
-from localspec.launch.load import _Loading, shared_chunk
-from localspec.launch.plan import LoadPlan, make_plan
-from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
+from localspec.launch.load import _Loading
+from localspec.llama.safe_widths import SafeWidths
 from localspec.models.registry import load_registry
 from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
+from localspec.plan import decide as launch
+from localspec.plan import facts, payoff
+from localspec.plan.draft_mode import DraftMode, draft_modes
+from localspec.plan.fit import FitPlan, FreeMemory, PairLoad, Place, PlaceUse
+from localspec.plan.load_plan import LoadPlan
+from localspec.plan.make import make_plan
+from localspec.plan.settle import price, shared_chunk
 from localspec.resources import Usage
 from tests.models.gguf_builder import TOKENS, model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
@@ -73,8 +76,25 @@ def test_flags_come_to_what_is_loaded_and_what_drafts() -> None:
         (LaunchOptions(CODER, draft="off", further=("model",)), [CODER, CODER_DRAFT], DraftMode("off")),
     ]:  # fmt: skip
         modes = draft_modes(request_)
-        assert launch._references(request_, modes, load_registry()) == references
+        assert launch.wanted(launch.Wish(request_), load_registry()) == references
         assert modes[0] == mode
+
+
+@pytest.mark.parametrize(
+    ("usual_s", "words"),
+    [
+        (0.0100, "; a plain token takes 10.5 ms; what a token takes without --exact differs too little to be known"),
+        (0.0080, "; a plain token takes 10.5 ms, and 8.0 ms without --exact"),
+        (None, "; a plain token takes 10.5 ms, and less without --exact: how much is known after a run without it"),
+    ],
+)  # fmt: skip
+def test_the_price_of_exact_passes_is_told_where_it_is_beyond_noise(
+    usual_s: float | None, words: str
+) -> None:
+    exact = SafeWidths((1, 2, 3, 4), {})
+    told = "exact: drafts of up to 3 tokens"
+    assert price(3, exact, 0.0105, usual_s, drafts=True) == told + words
+    assert price(3, exact, None, usual_s, drafts=True) == told
 
 
 def test_passes_are_as_wide_as_the_widest_mode_needs(target: Path, draft_model: Path) -> None:
@@ -108,7 +128,7 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
         (StoredCosts(costing(1.0), 1), "auto", False),
     ]:
         known = {target: StoredCosts(PLAIN), draft_model: stored}
-        monkeypatch.setattr(launch, "stored_costs", lambda file, *_, known=known: known[file])
+        monkeypatch.setattr(facts, "stored_costs", lambda file, *_, known=known: known[file])
         ready = make_plan(pair(target, draft_model, draft=draft))
         assert (ready.draft_model is not None) is (ready.shared_vocab > 0) is used
         if used or stored is None:
@@ -129,10 +149,9 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
     options = LoadOptions(max_rows=rows)
     plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
     known = {Path("t"): StoredCosts(costs.target), Path("d"): StoredCosts(PassCosts((1,), (0.5,)))}
-    monkeypatch.setattr(launch, "stored_costs", lambda file, *_: known[file])
-    assert launch._never_pays(plan, 1) == (None if wins else costs)
-    loading = _Loading(plan, CancelFlag(), lambda _: None, None, False, [])
-    assert loading._is_idle(costs, 1) is not wins
+    monkeypatch.setattr(facts, "stored_costs", lambda file, *_: known[file])
+    assert payoff.never_pays(plan, facts.Measurements()) == (None if wins else costs)
+    assert payoff.is_idle(plan, costs, 1) is not wins
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
@@ -167,7 +186,7 @@ def test_a_pair_of_files_is_checked_without_being_loaded_and_nothing_is_fetched(
 def test_a_named_draft_model_with_other_ids_drafts_across_vocabularies(
     target: Path, draft_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting, "plan_fit", lambda *_, **__: fit_plan())
+    monkeypatch.setattr(PairLoad, "fit", lambda *_: fit_plan())
     draft_model.write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
     ready = make_plan(pair(target, draft_model))
     assert (ready.draft_model, ready.shared_vocab) == (draft_model, 0)
@@ -217,7 +236,7 @@ def fitted(
     """Prepares a pair under a plan of one's own."""
 
     def run(plan: FitPlan | None, **more: Any) -> LoadPlan:
-        monkeypatch.setattr(fitting, "plan_fit", lambda *_, **__: plan)
+        monkeypatch.setattr(PairLoad, "fit", lambda *_: plan)
         return make_plan(pair(target, draft_model, draft="model", **more))
 
     return run
@@ -264,8 +283,7 @@ def test_a_target_that_does_not_fit_is_refused_before_it_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = sparse_model(tmp_path / "huge.gguf", LLAMA_8B)
-    little = Machine(Place("RAM", 1 << 30, 0))
-    monkeypatch.setattr(fitting, "free_memory", lambda *_: little)
+    monkeypatch.setattr(facts, "free_memory", lambda: FreeMemory(1 << 30))
     with pytest.raises(ModelLoadError, match=r"huge\.gguf does not fit"):
         make_plan(LaunchOptions(target=str(path)))
     assert make_plan(LaunchOptions(target=str(path), fit=False)).notes == ()
@@ -277,7 +295,7 @@ _HUGE = {"vision.image_size": 1000, "vision.patch_size": 1, "vision.embedding_le
 def test_encoders_are_those_of_the_file_that_is_named_or_lies_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting, "free_memory", lambda *_: Machine(Place("RAM", 8 << 30, 0)))
+    monkeypatch.setattr(facts, "free_memory", lambda: FreeMemory(8 << 30))
     (tmp_path / "folder").mkdir()
     target = sparse_model(tmp_path / "folder" / "toy.gguf", LLAMA_1B)
     beside, named = target.with_name("mmproj-f16.gguf"), tmp_path / "named.gguf"
@@ -326,7 +344,7 @@ def test_a_prompt_is_cut_for_readers_but_not_into_what_is_not_worth_a_pass() -> 
         assert shared_chunk(costs, hold_up_s) == tokens
     for asked, given in [(None, True), (True, True), (False, False)]:
         options = LoadOptions(gpu_layers=0, flash_attention=asked)
-        assert launch._for_many(options).flash_attention is given
+        assert launch.for_many(options, on_gpu=False).flash_attention is given
 
 
 def test_the_context_is_what_was_asked_for_up_to_what_the_model_was_trained_for() -> None:

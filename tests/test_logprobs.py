@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import llama_cpp.llama_cpp as native
-import msgspec
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Echo, Finished, Reply, Text, TokenLogprob
+from localspec.chat.events import Echo, Reply, Text, TokenLogprob
 from localspec.chat.request import Request
-from localspec.messages import Message
 from localspec.options import LoadOptions, ReplyOptions, SamplingParams
 from tests.support.speaking import heard, opened
 
@@ -94,51 +92,12 @@ def test_those_of_a_prompt_are_those_of_its_rows_and_change_no_answer(
 ) -> None:
     with closing(opened(six_layers_path, draft, options=EXACT)) as assistant:
         bare, reply = told_by(assistant, drafting=True)
-        told, again = told_by(assistant, drafting=True, echo=True, keep=0, deterministic=True)
+        told, again = told_by(
+            assistant, drafting=True, echo=True, most_cached=0, deterministic=True
+        )
         ids = assistant.models.tokenizer.tokenize(PROMPT, add_special=True, parse_special=True)
     assert again.tokens == reply.tokens
     assert told[len(ids) :] == bare
     assert "".join(each.piece for each in told[: len(ids)]) == PROMPT
     assert (told[0].logprob, told[0].top) == (None, ())
     assert_alike(told[1 : len(ids)], by_llama_cpp(six_layers_path, PROMPT, 1, ids[1:]))
-
-
-CODE = """def mean(values):
-    total = 0
-    for value in values:
-        total += value
-    return total / len(values)
-
-
-def spread(values):
-    return max(values) - min(values)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.weights
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_prediction_is_accepted_from_and_changes_no_text(
-    smollm2_path: Path, temperature: float
-) -> None:
-    assistant = opened(smollm2_path, "lookup", exact=True)
-    sampling = SamplingParams(temperature=temperature, top_k=5)
-    options = ReplyOptions(sampling, seed=3, max_tokens=48)
-    messages = (Message.user(f"Give each function a docstring.\n\n{CODE}"),)
-    request = Request(1, messages, options, ephemeral=True, deterministic=True)
-
-    def reply(prediction: str) -> Reply:
-        *_, end = assistant.events(msgspec.structs.replace(request, prediction=prediction))
-        assert isinstance(end, Finished)
-        return end.reply
-
-    plain = reply("")
-    known, *others = map(reply, (plain.text, CODE, CODE[:120], "Something else.", "\n" * 3000))
-    assistant.close()
-    assert {each.tokens for each in (known, *others)} == {plain.tokens}
-    assert plain.prediction is None
-    assert known.prediction is not None
-    tokens, count = known.prediction
-    assert count >= 0.9 * tokens
-    assert known.acceptance.accepted > 2 * plain.acceptance.accepted
-    assert known.acceptance.rounds < plain.acceptance.rounds / 2

@@ -5,10 +5,11 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli.main import localspec as cli
-from localspec.launch.rows import ModelRow, choices, model_rows
 from localspec.models.entries import ModelEntry
-from localspec.models.recommend import Memory
 from localspec.models.registry import Registry, load_registry, parse_registry
+from localspec.plan.model_list import ModelRow, choices, model_rows
+from localspec.plan.recommend import Memory
+from localspec.session.model_lines import line, marks_of, sizes_of
 
 GB = 1_000_000_000
 SIZES = {"tiny": 100_000_000, "middle": 2 * GB, "huge": 500 * GB}
@@ -31,7 +32,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("localspec.launch.rows.free_ram_bytes", lambda: 8 * GB)
+    monkeypatch.setattr("localspec.plan.model_list.free_ram_bytes", lambda: 8 * GB)
     return parse_registry(REGISTRY, "test")
 
 
@@ -74,7 +75,9 @@ def test_what_the_user_has_comes_first_imported_models_too(
 
 
 def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> None:
-    lines = [each.line(5, loaded=each.name == "toy") for each in choices(registry, memory(28 * GB))]
+    lines = [
+        line(each, 5, loaded=each.name == "toy") for each in choices(registry, memory(28 * GB))
+    ]
     assert lines == [
         "best ★ 2.0 GB  14/s  chat",
         "plain  100 MB 280/s  little",
@@ -82,7 +85,7 @@ def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> 
         "large 500.0 GB        needs more memory than is free",
     ]
     widest = max(choices(), key=lambda each: len(each.name)).name
-    row = ModelRow(widest, 120 * GB, False, True, "chat", True, 9.9).line(len(widest))
+    row = line(ModelRow(widest, 120 * GB, False, True, "chat", True, 9.9), len(widest))
     assert row.index("  chat") <= 34, "forty columns"
 
 
@@ -106,9 +109,9 @@ def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [*searched] == [*facts] == [*rows]
     for name, row in rows.items():
         assert searched[name].startswith("* " if row.here else "  ")
-        assert row.sizes in searched[name]
+        assert sizes_of(row) in searched[name]
         assert row.about in searched[name]
-        assert searched[name].endswith(row.marks)
+        assert searched[name].endswith(marks_of(row))
         assert (facts[name]["here"], facts[name]["size_bytes"]) == (row.here, row.size_bytes)
 
     listed = json.loads(run(cli, ["list", "--json"]).stdout)
@@ -116,10 +119,10 @@ def test_all_lists_agree_on_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
         model.name: rows[model.name].size_bytes for model in here
     }
     monkeypatch.setattr("localspec.cli.pull.memories", lambda _registry: [ram])
-    for line in run(cli, ["recommend", "--code"]).stdout.splitlines():
-        row = rows[line[2:].split()[0]]
-        assert line.startswith(f"{'*' if row.here else ' '} {row.name}")
-        assert row.sizes in line
+    for each in run(cli, ["recommend", "--code"]).stdout.splitlines():
+        row = rows[each[2:].split()[0]]
+        assert each.startswith(f"{'*' if row.here else ' '} {row.name}")
+        assert sizes_of(row) in each
 
     picked = {row.name: row for row in choices(registry, [ram])}
     assert {name: rows[name] for name in picked} == picked
@@ -144,7 +147,7 @@ def test_chat_models_come_before_draft_and_embedding_models_with_a_label() -> No
     assert labels["gemma3-270m"] == "draft model for gemma3-4b"
     tools = [row for row in rows if "tools" in row.about.split()]
     assert {"granite4.2-3b", "granite4.2-8b"} <= {row.name for row in tools}
-    assert all(row.tools and "tools" in row.marks for row in tools)
+    assert all(row.tools and "tools" in marks_of(row) for row in tools)
 
 
 def test_a_draft_model_names_the_model_that_is_here_and_has_its_full_name_where_it_must(

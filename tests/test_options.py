@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 import localspec
 from localspec.batch.request import Form, line_request
 from localspec.batch.source import Line
-from localspec.bench.arms import KEYS as ARM_KEYS
-from localspec.bench.arms import parse_arm
 from localspec.chat.request import Request
-from localspec.cli import batch, bench, chat, chat_front, run
+from localspec.cli import batch, chat, chat_front, run
 from localspec.cli.main import localspec as root
 from localspec.config.keys import KEYS, from_file, from_variable
+from localspec.engine.engine import Needs
 from localspec.engine.protocol import COMMANDS, Load, encode
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
@@ -31,11 +30,15 @@ from localspec.options import (
     Option,
     ReplyOptions,
     SamplingParams,
+    abilities,
     changed,
     options_of,
     values_of,
 )
 from localspec.options.fields import from_text
+from localspec.plugins.bench import command as bench
+from localspec.plugins.bench.arms import KEYS as ARM_KEYS
+from localspec.plugins.bench.arms import parse_arm
 from localspec.storage import network
 from localspec.tui.settings import SETTINGS, ChatSettings
 from tests.support.checks import refuses
@@ -139,8 +142,9 @@ def _session(
     _arrive(load.options, ask.options)
 
 
-def _answer(load: Load, *_: object, first: Any, **__: object) -> None:
-    _arrive(load.options, first.request().options)
+def _answer(load: Load, needs: Needs, *_: object) -> None:
+    assert needs.prompt is not None
+    _arrive(load.options, needs.prompt.options)
 
 
 def _bench(request: Any, *_: object) -> None:
@@ -255,7 +259,7 @@ def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch
     def prepared(launch: LaunchOptions) -> None:
         _arrive(launch, ReplyOptions())
 
-    monkeypatch.setattr("localspec.launch.plan.make_plan", prepared)
+    monkeypatch.setattr("localspec.plan.make.make_plan", prepared)
     own: dict[str, Any] = {"target": "t", "draft": "off", "exact": True, "offline": True}
     own["fit"] = False
     with pytest.raises(ArrivedError) as caught:
@@ -278,10 +282,10 @@ def test_a_range_is_kept_wherever_a_value_comes_from(option: Option, data: st.Da
         assert values_of(changed(kind(), {option.name: value}))[option.name] == value
         assert from_variable(option, str(value)) == value
         return
-    with pytest.raises(UsageError, match=option.field) as caught:
+    with pytest.raises(UsageError, match=option.name) as caught:
         changed(kind(), {option.name: value})
-    assert str(caught.value).startswith(f"{option.field} is {value}: it must be ")
-    with pytest.raises(ValueError, match="cannot be used: "):
+    assert str(caught.value).startswith(f"{option.name} is {value}: it must be ")
+    with pytest.raises(ValueError, match=r"^is .*: it must be "):
         from_variable(option, str(value))
 
 
@@ -320,7 +324,7 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
     assume(not is_right or (isinstance(value, bool) and option.kind != "switch"))
     assume(value is not None or not option.may_be_unset)
     kind = LaunchOptions if option in OF_LAUNCH else ReplyOptions
-    refuses(f"{option.field} is .*: it takes ", changed, kind(), {option.name: value})
+    refuses(f"{option.name} is .*: it takes ", changed, kind(), {option.name: value})
 
 
 def test_what_contradicts_itself_is_refused() -> None:
@@ -339,6 +343,15 @@ def test_what_contradicts_itself_is_refused() -> None:
     assert options.json_schema == '{"type": "null"}'
     assert options == ReplyOptions(json_schema='{"type": "null"}')
     assert hash(options) == hash(ReplyOptions(json_schema='{"type": "null"}'))
+
+
+def test_an_option_of_loading_is_for_models_of_this_machine_unless_it_says_otherwise() -> None:
+    everywhere = {each.name for each in OF_LAUNCH if not each.needs}
+    of_server = {"server", "server_key_file", "draft", "draft_model"}  # it may be drafted for
+    assert everywhere == of_server | {"pair", "target", "ctx", "offline"}
+    assert {each.name for each in OF_REPLY if each.needs} == {"stop_loops"}
+    lacking = abilities("http://127.0.0.1:9")
+    assert not any(lacking.has(each.needs) for each in (*OF_LAUNCH, *OF_REPLY) if each.needs)
 
 
 def test_a_default_is_written_once() -> None:

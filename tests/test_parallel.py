@@ -14,10 +14,11 @@ from localspec.decoding.policy import AdaptivePolicy
 from localspec.engine.protocol import Loading, Measuring
 from localspec.errors import ModelLoadError
 from localspec.launch import load as loading
-from localspec.launch import plan as planning
 from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.plan import facts as planning
+from localspec.plan.fit import PairLoad
+from localspec.plan.make import make_plan
 from tests.support.speaking import opened
 
 pytestmark = pytest.mark.weights
@@ -30,17 +31,20 @@ def launch(path: Path, draft: str = "off", draft_model: str | None = None) -> La
 
 
 def test_no_more_than_the_memory_holds(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "sequences_that_fit", lambda *_: 2)
+    monkeypatch.setattr(PairLoad, "sequences", lambda *_: 2)
     plan = make_plan(launch(smollm2_path), parallel=3)
     with pytest.raises(ModelLoadError, match="3 sequences of 512 tokens do not fit"):
-        load(plan, parallel=3)
+        load(plan)
     for parallel, fit, count in ((None, True, 2), (3, False, 3)):
-        with closing(load(replace(plan, fit=fit), parallel=parallel).assistant) as assistant:
+        with closing(load(replace(plan, fit=fit, parallel=parallel)).assistant) as assistant:
             assert assistant.count <= count
             assert fit or assistant.count == count
-    with closing(load(plan, parallel=3, at_most=True).assistant) as assistant:
-        assert assistant.count == 2, "nobody asked for three"
-        assert "3 answers at a time do not fit into the free memory" in assistant.notes
+    for holds in (2, 0):  # by now: the plan of one was made before
+        monkeypatch.setattr(PairLoad, "sequences", lambda *_, holds=holds: holds)
+        with closing(load(plan, at_most=True).assistant) as assistant:
+            assert assistant.count == max(holds, 1), "nobody asked for three"
+            assert "3 answers at a time do not fit into the free memory" in assistant.notes
+            assert assistant.notes[-1] == ("2 answers at a time" if holds else "one answer at a time")  # fmt: skip
 
 
 def calibrated_as(
@@ -51,11 +55,23 @@ def calibrated_as(
     monkeypatch.setattr(planning, "stored_costs", lambda *_: None)  # those of this machine
 
 
+@pytest.mark.parametrize(
+    ("seconds", "why"), [(1.1, "do not fit into the free memory"), (2.0, "would gain nothing")]
+)
+def test_one_at_a_time_has_its_reason(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, why: str
+) -> None:
+    calibrated_as(monkeypatch, PassCosts((1, 2), (1.0, seconds)))
+    monkeypatch.setattr(PairLoad, "sequences", lambda *_: 1)
+    with closing(load(make_plan(launch(smollm2_path), parallel=None)).assistant) as assistant:
+        assert assistant.notes[-1] == f"one answer at a time: more {why}"
+
+
 def test_auto_is_what_costs_suggest_and_measuring_again_has_a_reason(
     smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibrated_as(monkeypatch, PassCosts((1, 2, 5, 64), (1.0, 1.1, 1.2, 60.0)))
-    assistant = load(make_plan(launch(smollm2_path), parallel=None), parallel=None).assistant
+    assistant = load(make_plan(launch(smollm2_path), parallel=None)).assistant
     assert assistant.count == 5
     assert assistant.notes[-1] == "5 answers at a time"
     assistant.close()
@@ -83,7 +99,8 @@ def test_auto_keeps_a_draft_model_that_pays_beside_the_others(
     speaker = opened(smollm2_path, "auto", smollm2_path, parallel=2, options=OPTIONS)
     with closing(speaker) as assistant:
         assert (assistant.models.draft_models is not None) is pays
-        names = ["lookup", "model", "forced"] if pays else ["lookup", "forced"]
+        names = ["lookup", *["model"] * pays, "forced"]
         for policy in assistant.policies:
             assert isinstance(policy, AdaptivePolicy)
-            assert [each.name for each in policy.drafters] == names
+            # Those of packages come last.
+            assert [each.name for each in policy.drafters][: len(names)] == names

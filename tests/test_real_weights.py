@@ -10,15 +10,18 @@ from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import localspec
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
+from localspec.chat.events import Finished, Reply
 from localspec.chat.request import Request
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
-from localspec.messages import Infill
+from localspec.llama.quantize import quantise
+from localspec.messages import Infill, Message
 from localspec.options import LoadOptions, ReplyOptions, SamplingParams
 from tests.cli.command import localspec as command
 from tests.support.speaking import afresh, forget, heard, opened
@@ -76,6 +79,68 @@ def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
     with closing(opened(smollm2_path, "auto", exact=True)) as assistant:
         assert any(note.startswith("exact: drafts of up to") for note in assistant.notes)
         assert_same_text(assistant, [*PROMPTS, REPEATING])
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+def test_the_text_is_the_same_with_draft_models_that_were_made(
+    smollm2_path: Path, tmp_path: Path
+) -> None:
+    smaller, layers = (tmp_path / f"{name}.gguf" for name in ("q4_0", "layers"))
+    quantise(smollm2_path, smaller)
+    quantise(smollm2_path, layers, made=None, left_out=(20, 21, 22))
+    asked = "Write a short poem about the sea, and then a Python function that adds two numbers."
+    replies, options = [], ReplyOptions(SamplingParams(temperature=0.8), seed=7, max_tokens=64)
+    for draft_model in (None, smaller, layers):
+        draft = "off" if draft_model is None else "model:2"
+        speaker = opened(smollm2_path, draft, draft_model, exact=True)
+        with closing(speaker):
+            replies.append(speaker.reply(asked, options))
+    plain, *drafted = replies
+    for each in drafted:
+        assert each.tokens == plain.tokens
+        assert (each.acceptance.acceptance_rate or 0.0) > 0.25
+
+
+CODE = """def mean(values):
+    total = 0
+    for value in values:
+        total += value
+    return total / len(values)
+
+
+def spread(values):
+    return max(values) - min(values)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_prediction_is_accepted_from_and_changes_no_text(
+    smollm2_path: Path, temperature: float
+) -> None:
+    assistant = opened(smollm2_path, "lookup", exact=True)
+    sampling = SamplingParams(temperature=temperature, top_k=5)
+    options = ReplyOptions(sampling, seed=3, max_tokens=48)
+    messages = (Message.user(f"Give each function a docstring.\n\n{CODE}"),)
+    request = Request(1, messages, options, ephemeral=True, deterministic=True)
+
+    def reply(prediction: str) -> Reply:
+        *_, end = assistant.events(msgspec.structs.replace(request, prediction=prediction))
+        assert isinstance(end, Finished)
+        return end.reply
+
+    plain = reply("")
+    known, *others = map(reply, (plain.text, CODE, CODE[:120], "Something else.", "\n" * 3000))
+    assistant.close()
+    assert {each.tokens for each in (known, *others)} == {plain.tokens}
+    assert plain.prediction is None
+    assert known.prediction is not None
+    tokens, count = known.prediction
+    assert count >= 0.9 * tokens
+    assert known.acceptance.accepted > 2 * plain.acceptance.accepted
+    assert known.acceptance.rounds < plain.acceptance.rounds / 2
 
 
 @pytest.mark.weights

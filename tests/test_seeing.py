@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.synthetic.encoders import KINDS
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, Reply, RequestFailed
 from localspec.chat.request import Request
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, UsageError
@@ -25,6 +24,7 @@ from localspec.llama.safe_widths import safe_widths
 from localspec.messages import MediaPart, Message
 from localspec.options import LoadOptions, ReplyOptions, SamplingParams
 from tests.support import speaking
+from tests.support.encoders import KINDS
 from tests.support.media import PICTURES, SOUNDS, picture_file, sound_file
 from tests.support.mtmd import reference_rows
 from tests.support.peers import cli_answer, needs_peers, server_answer, started
@@ -116,10 +116,10 @@ def test_a_second_turn_evaluates_nothing_of_a_picture(opened: Opened, kind: str)
 @pytest.mark.parametrize("kind", ["tiles", "grid", "sound"])
 def test_drafts_change_no_byte(opened: Opened, kind: str) -> None:
     parts = [part(kind, number) for number in (1, 5)]
-    plain = [ask(opened(kind, exact=True), each, tokens=64) for each in parts]
+    plain = [ask(opened(kind, exact=True), each, tokens=128) for each in parts]
     for draft in ("lookup:3", "model:3"):  # a length that needs no costs
         assistant = opened(kind, exact=True, draft=draft)
-        drafted = [ask(assistant, each, tokens=64) for each in parts]
+        drafted = [ask(assistant, each, tokens=128) for each in parts]
         assert [each.tokens for each in drafted] == [each.tokens for each in plain]
         assert [each.prompt_tokens for each in drafted] == [each.prompt_tokens for each in plain]
         # A draft model sees no pictures.

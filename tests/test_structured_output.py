@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.round import StopReason
 from localspec.errors import PassFailed, UsageError
 from localspec.options import ReplyOptions, SamplingParams
@@ -85,7 +85,7 @@ def test_what_no_grammar_can_begin_or_go_on_fails_on_one_line(assistant: Assista
     conversation = Conversation()
     conversation.append_user("Give JSON.")
     conversation.append_reply('{"a":', [])
-    with pytest.raises(UsageError, match="has begun this one"):
+    with pytest.raises(UsageError, match="cannot continue a partly written"):
         assistant.reply(conversation, ReplyOptions(json_schema={}))
     forbidden = tuple((token, float("-inf")) for token in assistant.models.eog)
     options = ReplyOptions(SamplingParams(logit_bias=forbidden), grammar='root ::= "a"')

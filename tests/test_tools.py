@@ -12,8 +12,8 @@ import pytest
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import StopReason

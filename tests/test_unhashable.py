@@ -38,10 +38,10 @@ BAD = (10, 11, 12, 13, 14)
 
 @pytest.mark.slow
 def test_a_planted_fault_is_found_and_what_is_checked_first_is_not(tmp_path: Path) -> None:
-    for room in ("serve", "decoding"):
+    for room in ("plugins/serve", "decoding"):
         folder = tmp_path / "localspec" / room
         folder.mkdir(parents=True)
-        for each in (folder.parent, folder):
+        for each in (tmp_path / "localspec", folder.parent, folder):
             (each / "__init__.py").touch()
         (folder / "planted.py").write_text(PLANTED)
     config = tmp_path / "mypy.ini"
@@ -51,4 +51,6 @@ def test_a_planted_fault_is_found_and_what_is_checked_first_is_not(tmp_path: Pat
     line = [sys.executable, "-m", "mypy", "--config-file", str(config), "-p", "localspec"]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
     found = [each.split(":")[:2] for each in done.stdout.splitlines() if RULED in each]
-    assert found == [["localspec/serve/planted.py", str(number)] for number in BAD], done.stdout
+    assert found == [["localspec/plugins/serve/planted.py", str(number)] for number in BAD], (
+        done.stdout
+    )

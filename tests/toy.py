@@ -258,7 +258,7 @@ class ToySequences:
             rows[end - request.rows : end] for end, (_, request) in zip(ends, asked, strict=True)
         ]
 
-    def close_ranks(self, running: Collection[int]) -> None:
+    def compact(self, running: Collection[int]) -> None:
         assert len(set(running)) == len(running) <= len(self.views)
 
     def _evaluate(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from lab.benchmarks.workbench import add_settings, forget, machine, opened, with_settings
-from localspec.bench.prompts import bundled
 from localspec.chat.events import Finished, RequestFailed
 from localspec.chat.request import Request
 from localspec.launch.load import Runtime
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plugins.bench.prompts import bundled
 
 Answered = tuple[float, list[str]]
 

@@ -39,8 +39,8 @@ import numpy as np
 from lab.benchmarks.workbench import machine
 from lab.peers import PeerServer
 from lab.serving import ServerProcess
-from localspec.bench.prompts import bundled
 from localspec.models.pull import pull
+from localspec.plugins.bench.prompts import bundled
 from localspec.resources import default_threads
 
 _TIMEOUT_S = 600.0

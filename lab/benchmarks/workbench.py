@@ -12,8 +12,8 @@ from pathlib import Path
 
 from localspec.errors import UsageError
 from localspec.launch.load import Runtime, load
-from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, changed, options_of
+from localspec.plan.make import make_plan
 
 
 def machine() -> str:
@@ -31,7 +31,7 @@ def opened(
     request: LaunchOptions, *, parallel: int | None = 1, hold_up_s: float | None = None
 ) -> Runtime:
     """Fetch and load what is asked for; see `localspec.launch.load.load`."""
-    return load(make_plan(request, parallel=parallel), parallel=parallel, hold_up_s=hold_up_s)
+    return load(make_plan(request, parallel=parallel), hold_up_s=hold_up_s)
 
 
 def forget(runtime: Runtime) -> None:

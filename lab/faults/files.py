@@ -57,15 +57,16 @@ def hashes(ground: Ground, chance: Random) -> str:
     return ""
 
 
-@trial("chat", "the models' saved state is damaged", short=True)
+@trial("chat", "the prompt cache is damaged", short=True)
 def states(ground: Ground, chance: Random) -> str:
-    assert_fine(chat(ground, "Before."))
-    files = [each for each in (ground.data / "history" / "state").rglob("*") if each.is_file()]
-    assert files, "a chat keeps what was evaluated"
+    long = " ".join(["Before, it was long enough to be worth keeping."] * 28)
+    assert_fine(chat(ground, long))
+    files = [each for each in (ground.data / "reads").rglob("*.*") if each.is_file()]
+    assert files, "a chat keeps what was read"
     for each in files:
         spoil(each, chance)
     assert_fine(ground.run(*SHORT_CHAT, "--continue", said=b"After.\n"))
-    assert_kept(ground, ["Before.", "After."])
+    assert_kept(ground, [long, "After."])
     return ""
 
 

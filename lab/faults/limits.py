@@ -23,13 +23,11 @@ class Limits:
     Args:
         file_bytes: longest file that it may write, as where a disk is full; None is no limit.
         memory_bytes: of address space; None is no limit.
-        descriptors: that it may have; None is no limit.
         ordinary: root has no right to what modes forbid.
     """
 
     file_bytes: int | None = None
     memory_bytes: int | None = None
-    descriptors: int | None = None
     ordinary: bool = False
 
     def command(self, command: Sequence[str]) -> list[str]:
@@ -41,7 +39,6 @@ class Limits:
         for kind, most in (
             (resource.RLIMIT_FSIZE, self.file_bytes),
             (resource.RLIMIT_AS, self.memory_bytes),
-            (resource.RLIMIT_NOFILE, self.descriptors),
         ):
             if most is not None:
                 resource.setrlimit(kind, (most, most))

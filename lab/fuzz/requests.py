@@ -23,131 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from lab.fuzz.documents import changed
-from localspec.serve.app import _METHODS, _PAGE
-from tests.serve.media_files import encoded, png
-from tests.serve.serving import FIM, served, turn, user
+from localspec.plugins.serve.app import _METHODS, _PAGE
+from tests.plugins.serve.serving import FIM, served
 
 _ROUTES = [
     *((method, path) for method, paths in _METHODS.items() for path in paths if "{" not in path),
     *(("GET", path) for path in (*_PAGE, "/v1/models/a-pair", "/health", "/metrics")),
 ]
 _OTHERS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "get", "G\0T")
-_FUNCTION = {
-    "name": "get_weather",
-    "description": "Weather of a place",
-    "parameters": {
-        "type": "object",
-        "properties": {"place": {"type": "string", "pattern": "^[A-Z]"}, "days": {"enum": [1, 2]}},
-        "required": ["place"],
-    },
-}
-_CALL = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
-_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded(png())}"}}
-_CHAT = {
-    "messages": [
-        {"role": "system", "content": "Be brief."},
-        user([{"type": "text", "text": "hello"}, _PICTURE]),
-        {"role": "assistant", "content": None, "tool_calls": [_CALL], "reasoning_content": "hm"},
-        {"role": "tool", "tool_call_id": "c1", "content": "rain"},
-        user("and now?"),
-    ],
-    "tools": [{"type": "function", "function": _FUNCTION}],
-    "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
-    "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}},
-    "max_tokens": 5,
-    "temperature": 0.5,
-    "logit_bias": {"5": -1},
-    "stop": ["x"],
-    "stream": True,
-    "stream_options": {"include_usage": True},
-    "thinking": {"type": "disabled"},
-    "extra_body": {"chat_template_kwargs": {"enable_thinking": False}},
-    "localspec": {"draft": "off"},
-}
-_MESSAGES = {
-    "system": [{"type": "text", "text": "Be brief."}],
-    "messages": [
-        user("hello"),
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}],
-        },
-        user(
-            [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "t",
-                    "content": [{"type": "text", "text": "1"}],
-                }
-            ]
-        ),
-    ],
-    "max_tokens": 5,
-    "tools": [{"name": "f", "input_schema": {"type": "object"}}],
-    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
-    "thinking": {"type": "enabled", "budget_tokens": 5},
-    "output_config": {"effort": "low"},
-    "stop_sequences": ["x"],
-}
-_RESPONSES = {
-    "input": [
-        user([{"type": "input_text", "text": "hello"}]),
-        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}], "summary": []},
-        {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c1", "output": "rain"},
-        {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "x"},
-        {
-            "type": "custom_tool_call_output",
-            "call_id": "c2",
-            "output": [{"type": "text", "text": "1"}],
-        },
-        {"type": "web_search_call", "id": "w", "action": {"type": "search"}},
-    ],
-    "tools": [{"type": "function", **_FUNCTION}],
-    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"name": "get_weather"}]},
-    "text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}},
-    "reasoning": {"effort": "low"},
-    "include": ["message.output_text.logprobs"],
-    "max_output_tokens": 5,
-}
-_RAW = {"prompt": [1, 2], "n_predict": 5, "logit_bias": [[5, False]], "n_probs": 1, "seed": -1}
-_SEEDS: dict[str, Any] = {
-    "/v1/chat/completions": _CHAT,
-    "/v1/completions": {
-        "prompt": turn("hello"),
-        "max_tokens": 5,
-        "logprobs": 2,
-        "echo": True,
-        "n": 2,
-    },
-    "/v1/messages": _MESSAGES,
-    "/v1/responses": _RESPONSES,
-    "/completion": _RAW,
-    "/infill": {
-        "input_prefix": "a",
-        "input_suffix": "b",
-        "input_extra": [{"text": "x"}],
-        "n_predict": 5,
-    },
-    "/tokenize": {"content": "hello", "with_pieces": True},
-    "/detokenize": {"tokens": [1, 2]},
-    "/v1/embeddings": {"input": ["a", [1, 2]], "encoding_format": "base64", "dimensions": 8},
-    "/rerank": {"query": "q", "documents": ["a", {"text": "b"}], "top_n": 1},
-    "/api/chat": {
-        **_CHAT,
-        "options": {"num_predict": 5, "top_k": 3},
-        "format": "json",
-        "keep_alive": "5m",
-    },
-    "/api/generate": {
-        "prompt": "hello",
-        "images": [encoded(png())],
-        "options": {"num_predict": 5},
-        "system": "x",
-    },
-    "/api/embed": {"input": ["a", "b"], "truncate": True},
-    "/api/show": {"model": "a-pair", "verbose": True},
-}
+_SEEDS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text())
+"""By the path that takes it, what a client sends."""
 _ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1.5, 1e308, 2**63, 2**200, "", "x", "\ud800", "\0", " ", "none"),
     *([], {}, [[]], [{}], {"type": []}, {"type": {}}, [None], {"": None}, ["x"] * 50, "x" * 5000),
@@ -195,7 +80,8 @@ def body_for(path: str, chance: random.Random) -> bytes:
     """Return a body that is nearly as it should be."""
     head = path.removeprefix("/v1")
     usual = next(
-        (each for name, each in _SEEDS.items() if head.startswith(name.removeprefix("/v1"))), _CHAT
+        (each for name, each in _SEEDS.items() if head.startswith(name.removeprefix("/v1"))),
+        _SEEDS["/v1/chat/completions"],
     )
     seed = usual if chance.random() < 0.8 else chance.choice([*_SEEDS.values()])
     document = json.loads(json.dumps(seed))

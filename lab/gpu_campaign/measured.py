@@ -24,17 +24,18 @@ from lab.benchmarks.workbench import add_settings, forget, machine, opened, with
 from localspec.chat.events import RoundDone
 from localspec.decoding.cancel import Cancelled
 from localspec.errors import LocalspecError
-from localspec.launch.fit import plan_fit
 from localspec.launch.load import HOLD_UP_S, Runtime
-from localspec.llama.allocated import together
+from localspec.llama.buffer_log import together
 from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
-from localspec.llama.rpc import use_workers
 from localspec.llama.safe_widths import DEPTHS, WIDEST, safe_widths
 from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plan.facts import free_memory
+from localspec.plan.fit import PairLoad
+from localspec.plugins.workers.rpc import use_workers
 
 Found = dict[str, Any]
 
@@ -129,7 +130,7 @@ def memory(asked: argparse.Namespace) -> Iterator[Found]:
     """Find what was foreseen and what llama.cpp says that it took, in bytes by place and by what it is for."""
     options = asked.load
     before = {each.name: each.free_bytes for each in devices()}
-    plan = plan_fit(read_header(asked.file), None, options)
+    plan = PairLoad.of(read_header(asked.file), options=options).fit(free_memory())
     uses = () if plan is None else plan.uses
     if plan is not None:
         options = replace(options, gpu_layers=plan.target_layers)

@@ -43,7 +43,7 @@ def _line(server: Any) -> list[str]:
     slots = server.n_slots or 1
     alias = server.model_alias or "test"
     _name(alias)
-    line = [*_OURS_LINE, "serve", alias, "--quiet", "--forget"]
+    line = [*_OURS_LINE, "serve", alias, "--quiet", "--no-prompt-cache"]
     line += ["--port", str(server.server_port), "--draft", "off", "--parallel", str(slots)]
     line += ["--threads", "1", "--temperature", str(server.temperature), "--seed", str(server.seed)]
     if server.n_ctx:

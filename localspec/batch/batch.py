@@ -1,20 +1,20 @@
-"""Batch: every line gets one record: an answer, or an error. Knows the engine only as an `Answerer`."""
+"""Batch: every line gets one record: an answer, or an error. Knows the engine only as an `RequestDriver`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localspec.batch.output import FinishedLines
-from localspec.batch.record import Receipt, error_fields, record_of, reply_fields
-from localspec.batch.request import Form, line_id, line_request, requested_model
+from localspec.batch.record import Id, Receipt, error_fields, record_of, reply_fields
+from localspec.batch.request import Form, line_id, line_request, misspelt_options, requested_model
 from localspec.batch.source import Line
-from localspec.chat.request import Answered, Answerer, Request, at_once
+from localspec.chat.request import Request, RequestDriver, RequestOutcome, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, UsageError
 
-MOST_WAITING = 1024
-"""Lines that may be under way, or wait for one before them."""
+MOST_WAITING, _MOST_IDS = 1024, 100_000
+"""Lines that may be under way, or wait for one before them; ids that are compared with later ones."""
 
 _Record = dict[str, Any]
 
@@ -56,7 +56,7 @@ class BatchJob:
 
     Attributes:
         stopped: whether it ended before the last line.
-        notes: on replies, each once.
+        notes: on lines and replies, each once.
     """
 
     lines: Iterator[Line]
@@ -76,12 +76,17 @@ class BatchJob:
     notes: list[str] = field(default_factory=list, init=False)
     _next: Request | None = field(default=None, init=False)
     _exhausted: bool = field(default=False, init=False)
+    _repeated: bool = field(default=False, init=False)
+    # Of the first lines, by id: more would take memory, and a note says so once.
+    _lines_of_ids: dict[Id, int] = field(default_factory=dict, init=False)
     _under_way: dict[int, Line] = field(default_factory=dict, init=False)
     # In the order of the lines; None is a line that is under way.
     _held: dict[int, _Record | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         failed = self.finished.failed
+        # Each line has its own: without this, all of them would be made without it.
+        self.form = replace(self.form, options=replace(self.form.options, seed=None))
         self.tally = Tally(len(self.finished.digests) - failed, failed)
 
     def needs_answers(self) -> bool:
@@ -90,20 +95,20 @@ class BatchJob:
             self._advance()
         return self._next is not None
 
-    def answer(self, answerer: Answerer, models: Mapping[str, Any]) -> None:
+    def answer(self, driver: RequestDriver, models: Mapping[str, Any]) -> None:
         """Answer all lines; if it stops before the end, `stopped` is set.
 
         Args:
-            answerer: takes the requests; called again if too many records were held.
+            driver: takes the requests; called again if too many records were held.
             models: what the records call the models.
 
         Raises:
             LocalspecError: a record cannot be written, or the lines cannot be read further.
-            UsageError: a line that has a record is not the one that was answered.
+            UsageError: a line that has a record changed since the last run.
         """
         try:
             while not self.stopped and self.needs_answers():
-                for answered in answerer.answer(self._requests(), self._is_ready):
+                for answered in driver.outcomes(self._requests(), self._is_ready):
                     self._settle(answered, models)
                 # A stop between two passes cancels no answer that could say so.
                 if self.cancel.is_set and (
@@ -155,32 +160,50 @@ class BatchJob:
             return
         if digest is not None:
             raise UsageError(
-                f"line {line.number} of {self.source} is not the one that was answered: "
-                "the input has changed since: choose another output, or use --retry-failed for corrected lines"
+                f"line {line.number} of {self.source} changed since the last run: "
+                "choose another output, or use --retry-failed for corrected lines"
             )
         try:
             self._next = line_request(
                 line, self.form, self.receipt.seed, deterministic=self.deterministic
             )
             self._under_way[line.number] = line
+            self._note_doubts(line)
         except LocalspecError as error:
             self._hold(line.number)
             self._fail(line, error)
 
-    def _settle(self, answered: Answered, models: Mapping[str, Any]) -> None:
+    def _note_doubts(self, line: Line) -> None:
+        """Note what is answered, though perhaps not as it was meant."""
+        for each in misspelt_options(line, self.form):
+            self._note(each)
+        own = line_id(line)
+        first = self._lines_of_ids.get(own)
+        if first is not None and not self._repeated:
+            self._repeated = True
+            self._note(
+                f"lines {first} and {line.number} have the id {own!r}: lines of one id have one seed"
+            )
+        elif own is not None and len(self._lines_of_ids) < _MOST_IDS:
+            self._lines_of_ids[own] = line.number
+
+    def _note(self, note: str) -> None:
+        if note and note not in self.notes:
+            self.notes.append(note)
+
+    def _settle(self, answered: RequestOutcome, models: Mapping[str, Any]) -> None:
         line, reply = self._under_way.pop(answered.key), answered.reply
         if reply is None:
             self._fail(line, answered.error or LocalspecError("there is no answer"))
         elif answered.is_cancelled:
             self.stopped = True
         else:
-            if reply.note and reply.note not in self.notes:
-                self.notes.append(reply.note)
+            self._note(reply.note)
             self.tally.answered += 1
             self.tally.n_tokens += reply.completion_tokens
             requested = requested_model(line, self.form)
             model = dict(models) if requested is None else {**models, "asked": requested}
-            self._write(line, reply_fields(reply, model))
+            self._write(line, reply_fields(reply, model, answered.reason))
 
     def _fail(self, line: Line, error: LocalspecError) -> None:
         self.tally.failed += 1

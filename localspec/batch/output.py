@@ -73,6 +73,11 @@ class Output:
         self._size = os.fstat(fd).st_size
         self._last, self._in_order = 0, True
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record was ever written; a file that this run made is removed then."""
+        return self._size == 0
+
     def append(self, number: int, record: bytes) -> None:
         """Write the record of a line; to a file, or nothing of it.
 

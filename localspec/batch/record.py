@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import msgspec
@@ -12,7 +12,7 @@ from localspec.batch.source import Line
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import speculation, timings, usage
 from localspec.display import printable_line
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, for_command_line
 
 Id = str | int | None
 
@@ -95,11 +95,11 @@ def line_seed(run_seed: int, line_id: Id, number: int) -> int:
 def record_of(line: Line, line_id: Id, receipt: Receipt, **outcome: Any) -> dict[str, Any]:
     """Return the record of a line, with its `reply_fields` or `error_fields`."""
     given = {"line": line.number, "id": line_id, **outcome}
-    return {**given, "input": line.digest, "receipt": asdict(receipt)}
+    return {**given, "input": line.digest, "receipt": msgspec.to_builtins(receipt)}
 
 
-def reply_fields(reply: Reply, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an answer; `model` names the models."""
+def reply_fields(reply: Reply, model: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """Return the fields of an answer; `model` names the models, `reason` is why it was drafted as it was."""
     return {
         "text": reply.text,
         **({"thinking": reply.thinking} if reply.thinking else {}),
@@ -108,14 +108,14 @@ def reply_fields(reply: Reply, model: Mapping[str, Any]) -> dict[str, Any]:
         "model": model,
         "usage": usage(reply),
         "timings": timings(reply),
-        "speculation": speculation(reply),
+        "speculation": speculation(reply, reason),
         **({"note": reply.note} if reply.note else {}),
     }
 
 
 def error_fields(error: LocalspecError) -> dict[str, Any]:
     """Return the fields of a line that cannot be answered."""
-    message = printable_line(str(error)) or "no reason is known"
+    message = printable_line(for_command_line(error)) or "no reason is known"
     return {"error": {"type": type(error).__name__, "message": message}}
 
 

@@ -1,9 +1,10 @@
 """The request that a line makes, in any of the forms in which prompts are written down."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from localspec.options.fields import (
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
-_LONGEST_ID = 512
+_LONGEST_ID, _LIKE = 512, 0.85
 _ROLES = ("system", "developer", "user", "assistant")
 _OWN = "reply_options"
 """The field with options of a line whose other fields may be data."""
@@ -132,7 +133,9 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
         raise UsageError("system is not text: write the system prompt as text")
     body = checked_body(fields) if has_body(fields, form) else {}
     prompt = _prompt(fields, body, system, form)
-    options, given = replace(form.options, seed=None), dict[str, None]()
+    options, given = form.options, dict[str, None]()
+    if options.seed is not None:  # of the run
+        options = replace(options, seed=None)
     for where, each in (
         ("", fields if form.template is None else {}),
         ("body.", body),
@@ -182,6 +185,14 @@ def own_options(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         if name not in _OWN_NAMES:
             raise UsageError(f"{_OWN} has {cut(name)}: choose one of {', '.join(_OWN_NAMES)}")
     return value
+
+
+def misspelt_options(line: Line, form: Form) -> Iterator[str]:
+    """Yield each field of a line that may mean an option, and which, on one line; none where fields are data."""
+    own = {*FIELDS, *_IDS, _OWN, DEFAULT_FIELD, form.field, "messages", "system", "body", "url"}
+    for name in line.fields if form.template is None else ():
+        if name not in own and (near := get_close_matches(name, FIELDS, 1, _LIKE)):
+            yield f"{printable_line(name)[:40]!r} is no option and changes nothing: did you mean {near[0]}?"
 
 
 def requested_model(line: Line, form: Form) -> str | None:

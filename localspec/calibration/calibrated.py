@@ -15,7 +15,7 @@ import msgspec
 
 from localspec.calibration.key import Key, digest_of, key_of
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import AT_BEST, PairCosts, PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.model import Role
 from localspec.errors import UsageError
 from localspec.llama.calibrate import (
@@ -46,9 +46,21 @@ OF_HEADS = Schedule(
     enough=6,
     every_row=False,
 )
+READ_WIDTH = 128
+"""Tokens of a pass of a prompt, as they are measured of weights in either form."""
+OF_READING = Schedule(
+    widths=(1, READ_WIDTH, 16),
+    budget_s=1.6,
+    first_s=1.0,
+    needed=2,
+    most_s=2.0,
+    enough=4,
+    every_row=False,
+)
 _FOLDER, _MOST_BYTES = "calibration", 1 << 16
 _TRIES = 3
 _WIDTHS, _HEADS = "exact widths, by all nodes", "costs of heads"
+_READING = "costs of reading"
 T = TypeVar("T")
 
 
@@ -144,7 +156,10 @@ def calibrated(
     if draft_model is not None:
         of_draft, other = costs(draft_model, Role.DRAFT_MODEL)
         note = note or other
-    return Calibration(pair_costs(of_target, of_draft), (note,) if note else ())
+    pair = PairCosts(of_target.costs, None, of_target.sure)
+    if of_draft is not None:
+        pair = PairCosts(of_target.costs, of_draft.costs, of_target.sure and of_draft.sure)
+    return Calibration(pair, (note,) if note else ())
 
 
 def calibrated_heads(
@@ -156,18 +171,34 @@ def calibrated_heads(
     return _costs(key, lambda _: sample(heads.blank_pass, OF_HEADS, clock, on_progress))[0]
 
 
-def pair_costs(
-    target: StoredCosts,
-    draft_model: StoredCosts | None,
-    *,
-    in_one_pass: bool = False,
-    at_best: float = AT_BEST,
-) -> PairCosts:
-    """Return what passes of a pair cost, given what is stored of its models; see `PairCosts`."""
-    if draft_model is None:
-        return PairCosts(target.costs, None, target.sure)
-    sure = target.sure and draft_model.sure
-    return PairCosts(target.costs, draft_model.costs, sure, in_one_pass, at_best)
+def calibrated_reading(
+    file: Path,
+    options: LoadOptions,
+    load: Callable[[], LlamaModel],
+    cancel: CancelFlag | None = None,
+    on_progress: Callable[[float], None] = lambda _share: None,
+) -> StoredCosts:
+    """Return what passes of prompts cost, see `calibrated`.
+
+    Args:
+        file: the model's.
+        options: how it is loaded.
+        load: returns it; called where passes are measured.
+        cancel: stops measuring.
+        on_progress: called with the share that is done.
+    """
+
+    def measure(_: bool) -> Measured:
+        return measure_pass_costs(load(), options, OF_READING, cancel, on_progress)
+
+    return _costs(key_of(_READING, file, options), measure)[0]
+
+
+def stored_reading(file: Path, options: LoadOptions) -> StoredCosts | None:
+    """Return what passes of prompts cost, if it was measured before; loads nothing."""
+    with suppress(OSError):
+        return _load(key_of(_READING, file, options), StoredCosts)
+    return None
 
 
 def stored_costs(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingTags, tag_pieces
 from localspec.chat.thinking_budget import ThinkingBudget
+from localspec.chat.token_prefix import Conversation
 from localspec.chat.tokenizer import Tokenizer, spelling, tokenize_rendered
 from localspec.decoding.constraint import AnswerConstraint, Automaton, Constraint
 from localspec.errors import UsageError
@@ -237,7 +237,7 @@ def answer_constraint(
     bound = options.answer_grammar is not None or (calling is not None and calling.offer.required)
     if conversation.goes_on and bound:
         raise UsageError(
-            "a grammar, or a required call, is a whole answer, but the last message has begun this one: remove that message"
+            "a grammar or a required call cannot continue a partly written assistant message: remove that message"
         )
     (tags, opened), tokenizer = conversation.thinking_tags, models.tokenizer
     pieces = tag_pieces(tags, tokenizer)

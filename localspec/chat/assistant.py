@@ -7,25 +7,27 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from localspec.chat.conversation import Conversation, KnownConversations
 from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
 from localspec.chat.job import Job
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.request import Observer, Prefixes, Request
+from localspec.chat.request import Observer, Reads, Request
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import thinking_tags
+from localspec.chat.token_prefix import Conversation, KnownConversations
 from localspec.decoding.model import Pass, Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import LocalspecError, UsageError
-from localspec.messages import MediaPart, Message, ToolCall
+from localspec.messages import MediaPart, Message, TextPart, ToolCall
 from localspec.options import ReplyOptions
+from localspec.storage.read_store import common_beginning
 
 if TYPE_CHECKING:
     from localspec.chat.calling import CallDialect, Calling
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from localspec.toolbox.toolbox import Toolbox
 
 
+Sink = Callable[[int, Event | RequestFailed], None]
 _PATIENCE_S = 0.05
 """For what a request waits for, before what else came is looked at."""
 
@@ -51,10 +54,12 @@ class Assistant:
         load_s: seconds that loading took.
         shared_chunk: tokens of a prompt's chunk while others are answered, see `Scheduler`; None cuts prompts as
             if they were alone.
-        prefixes: prepares a sequence for a prompt; None leaves it as it is.
+        reads: keeps what was read, and puts it back; None keeps nothing.
+        exact: use only whole cached chunks, so that no bit depends on what was answered before.
 
     Attributes:
         known: the conversations of requests that are not ephemeral.
+        sink: gets every event as it happens, with its request's number; by default they wait for `take`.
     """
 
     def __init__(
@@ -66,9 +71,10 @@ class Assistant:
         notes: tuple[str, ...] = (),
         load_s: float = 0.0,
         shared_chunk: int | None = None,
-        prefixes: Prefixes | None = None,
+        reads: Reads | None = None,
+        exact: bool = False,
     ) -> None:
-        self._prefixes = prefixes
+        self._reads, self._exact = reads, exact
         self.models = models
         self.policies = tuple(policies)
         self.observers = tuple(observers)
@@ -85,6 +91,7 @@ class Assistant:
         self._waiting: list[Job] = []
         self._running: dict[int, Job] = {}
         self._events: list[tuple[int, Event | RequestFailed]] = []
+        self.sink: Sink = lambda number, event: self._events.append((number, event))
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._own_ids = count(-1, -1)
@@ -105,6 +112,7 @@ class Assistant:
             tokenizer.bos_text,
             tokenizer.eos_text,
             model=self.models.target_name,
+            for_tools=self.models.tool_template_source,
         )
 
     @cached_property
@@ -266,6 +274,13 @@ class Assistant:
             if not any(each.request.id == number for each in self._waiting):
                 self._cancel_running(number)
 
+    def propose(self, number: int, at: int, behind: int, tokens: Sequence[int]) -> None:
+        """Give the reply of a request that is being answered a proposal, see `Proposals.add`; any thread may call it."""
+        with self._lock:
+            for job in self._running.values():
+                if job.request.id == number and job.proposals is not None:
+                    job.proposals.add(at, behind, tokens)
+
     def drop(self, number: int) -> None:
         """Forget a request, and what happened of it."""
         self._waiting = [each for each in self._waiting if each.request.id != number]
@@ -303,11 +318,12 @@ class Assistant:
         return taken
 
     def prompt_tokens(
-        self, conversation: Conversation, options: ReplyOptions | None = None
+        self, conversation: Conversation, options: ReplyOptions | None = None, owner: str = ""
     ) -> list[int]:
-        """Return the ids of a conversation, up to where the reply begins, which is made so."""
+        """Return the ids of a conversation of an owner, up to where the reply begins, which is made so."""
         template, models = self.template.asked(options or ReplyOptions()), self.models
-        return conversation.prompt_tokens(template, models.tokenizer, models.media_tokens)
+        media_tokens = partial(models.media_tokens, owner=owner)
+        return conversation.prompt_tokens(template, models.tokenizer, media_tokens)
 
     def close(self) -> None:
         """Free the models."""
@@ -318,8 +334,8 @@ class Assistant:
         """Write what outlives this process."""
         for observer in self.observers:
             observer.close()
-        if self._prefixes is not None:
-            self._prefixes.close()
+        if self._reads is not None:
+            self._reads.close()
 
     def _ready(self) -> list[Job]:
         """Return the requests that wait for nothing but their turn, and those that need not any more."""
@@ -356,7 +372,7 @@ class Assistant:
         def media_tokens(part: MediaPart) -> list[int]:
             if request.id in self._cancelled:  # a large picture takes seconds
                 raise UsageError("the request was cancelled")
-            return self.models.media_tokens(part)
+            return self.models.media_tokens(part, request.owner)
 
         try:
             job.add_gate()
@@ -367,19 +383,20 @@ class Assistant:
             tokens = job.prompt(self.models, lambda: self.template, media_tokens)
             job.slot = slot = self._slot(tokens, free, request.owner)
             if request.id not in self._cancelled:  # else no other has to lose anything for it
-                self._make_ready(request, slot, tokens)
+                self._make_ready(job, slot, tokens, media_tokens)
             job.policy = self.policies[slot] if job.make_policy is None else job.make_policy(slot)
             view = self.models.targets.views[slot]
             job.cached = min(view.common_prefix(tokens), len(tokens) - 1)
             reply = job.reply(self.models, tokens, start_s, calling, partial(self._emit, job))
             job.observers = [each.begin(request, tokens, job.policy) for each in self.observers]
         except Exception as error:  # whatever it is, it is this request's own affair
-            self._events.append((request.id, RequestFailed(error)))
+            self.sink(request.id, RequestFailed(error))
             return
         with self._lock:
             self._running[slot] = job
         self._used[slot] = next(self._uses)
-        self._emit(job, Started(len(tokens), job.cached))
+        ids = tuple(tokens) if request.drafts else ()
+        self._emit(job, Started(len(tokens), job.cached, ids))
         for ended in self._scheduler.start(slot, reply):
             self._end(ended)
 
@@ -437,25 +454,56 @@ class Assistant:
 
         return max(free, key=worth)
 
-    def _make_ready(self, request: Request, slot: int, tokens: list[int]) -> None:
+    def _make_ready(
+        self,
+        job: Job,
+        slot: int,
+        tokens: list[int],
+        media_tokens: Callable[[MediaPart], Sequence[int]],
+    ) -> None:
         """Have a sequence hold what is of use for a prompt, as far as the request lets it."""
-        view = self.models.targets.views[slot]
+        view, request, reads = self.models.targets.views[slot], job.request, self._reads
         if view.owner != request.owner:
             self._hand_over(slot, request.owner)
-        view.copies = request.keep is None
-        if request.deterministic:  # a chunk that begins elsewhere is another one
+        view.copies = request.most_cached is None
+        if reads is not None and request.most_cached is None:
+            reads.keep(slot, tokens)
+        if request.deterministic or self._exact:  # a chunk that begins elsewhere is another one
             view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
             view.truncate(view.in_chunks)
-        if request.keep is not None:
+        if request.most_cached is not None:
             for sequences in self.models.by_role().values():
-                sequences.views[slot].truncate(request.keep)
-        elif self._prefixes is not None and not request.deterministic:
-            self._prefixes.ready(slot, tokens)
+                sequences.views[slot].truncate(request.most_cached)
+        elif reads is not None:
+            points = self._question_begins(job, tokens, media_tokens) if reads.needs_points else ()
+            reads.ready(slot, tokens, request, points)
+
+    def _question_begins(
+        self,
+        job: Job,
+        tokens: Sequence[int],
+        media_tokens: Callable[[MediaPart], Sequence[int]],
+    ) -> tuple[int, ...]:
+        """Return how many tokens of a prompt come before the words of its question: behind its files, another may be asked."""
+        conversation = job.conversation
+        if conversation is None or conversation.goes_on:
+            return ()
+        *before, last = conversation.messages
+        other = TextPart("1" if last.typed.startswith("0") else "0")
+        parts = tuple(other if isinstance(each, TextPart) else each for each in last.parts)
+        asked = Conversation(
+            messages=(*before, replace(last, parts=parts)),
+            remembered=conversation.remembered,
+            tools=conversation.tools,
+            call_policy=conversation.call_policy,
+        )
+        template, tokenizer = self.template.asked(job.request.options), self.models.tokenizer
+        return (common_beginning(tokens, asked.prompt_tokens(template, tokenizer, media_tokens)),)
 
     def _hand_over(self, slot: int, owner: str) -> None:
         """Have a sequence, and the drafter's, forget what they hold of another owner, who finds it kept where it can be."""
-        if self._prefixes is not None:
-            self._prefixes.keep(slot)
+        if self._reads is not None:
+            self._reads.keep(slot)
         for sequences in self.models.by_role().values():
             sequences.views[slot].truncate(0)
             sequences.views[slot].owner = owner
@@ -470,8 +518,11 @@ class Assistant:
 
     def _emit(self, job: Job, event: Event) -> None:
         visible = [event] if job.gate is None else job.gate.take(event)
-        self._events += ((job.request.id, each) for each in visible)
+        for each in visible:
+            self.sink(job.request.id, each)
         if isinstance(event, Finished) and isinstance(visible[-1], Finished):
+            if visible[-1].masked and self._reads is not None:
+                self._reads.withhold(job.slot)
             event = msgspec.structs.replace(event, findings=visible[-1].findings)
         for observe in job.observers:
             observe(event)
@@ -479,6 +530,8 @@ class Assistant:
     def _prefilled(self, slot: int, evaluated: int, total: int) -> None:
         """Emit how far a prompt is."""
         job = self._running[slot]
+        if self._reads is not None:
+            self._reads.passed(slot)
         self._emit(job, Prefilling(max(0, evaluated - job.cached), total - job.cached))
 
     def _end(self, ended: Ended[Reply]) -> None:
@@ -490,7 +543,7 @@ class Assistant:
                 self.known.remember(job.conversation, job.request.owner)
             self._emit(job, Finished(ended.value, message))
         elif ended.error is not None:
-            self._events.append((job.request.id, RequestFailed(ended.error)))
+            self.sink(job.request.id, RequestFailed(ended.error))
         self._free(ended.slot)
 
     def _free(self, slot: int) -> None:

@@ -1,6 +1,7 @@
 """Where a call begins in a text: its format's beginning, the name of an offered function, and what shows its arguments."""
 
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +21,9 @@ _SLOTS = {
 _SPACE = r"\s{0,64}+"
 _MARKS = frozenset('{}[]:,"')
 """White space beside them is up to the model, as it is in JSON."""
+_MOST_MARKER_CHARS = 24
+_NEVER = "(?!)"
+_WORD = re.compile(r"[\w.-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class HeadFinder:
         self._names = frozenset(names)
         self._loose = loose and form.tagged is None
         self._tails = list(_tails(form))
+        self._behind = {tail[:1] for _, tail, _ in self._tails}
 
     def match(
         self, text: str, at: int, before: str, *, final: bool, cut: bool = False
@@ -81,13 +86,49 @@ class HeadFinder:
         return not self.form.begin
 
     def may_follow(self, text: str, at: int) -> bool:
-        """Return whether the end of a text may be the beginning of a name that is called."""
-        word = regex.match(r"[\w.-]*", text, pos=at)
+        """Return whether a name that is called may be at a place, or its beginning at the end of a text."""
+        word = _WORD.match(text, at)
         name = word[0] if word else ""
-        return any(
-            each.startswith(name) if at + len(name) == len(text) else each == name
-            for each in self._names
-        )
+        if at + len(name) < len(text):
+            may_follow = text[at + len(name)] in self._behind or not self._behind.isdisjoint(_SLOTS)
+            return may_follow and name in self._names
+        return any(each.startswith(name) for each in self._names)
+
+
+class Places:
+    """Where in a text one of some markers begins, or may with more text; found by an expression, since nearly no text has one.
+
+    Args:
+        markers: none of them empty.
+        names: those that count where a line begins.
+
+    Attributes:
+        search: matches a text that may have a place, but for its beginning where that begins a line.
+        at_line: matches what begins a line there.
+    """
+
+    def __init__(self, markers: Collection[str], names: Collection[str] = ()) -> None:
+        begun = _begun({each[:_MOST_MARKER_CHARS] for each in markers})
+        lines = _begun({each[:_MOST_MARKER_CHARS] for each in names}) if names else _NEVER
+        self.at_line = re.compile(lines).match
+        self.search = re.compile(rf"{begun}|\n(?={lines})" if names else begun).search
+
+    def find(self, text: str, at: int, *, at_line: bool) -> int:
+        """Return the first such place in a text from a place on, -1 where there is none; `at_line` says that the text begins a line."""
+        if at_line and not at and self.at_line(text):
+            return 0
+        place = self.search(text, at)
+        return -1 if place is None else place.start() + (text[place.start()] == "\n")
+
+
+def _begun(texts: Collection[str]) -> str:
+    """Return an expression for texts, and for the beginnings of them that end the text that is searched."""
+    begins = sorted({each[0] for each in texts})
+    rests = [{each[1:] for each in texts if each[0] == begin} for begin in begins]
+    return "|".join(
+        re.escape(begin) + ("" if "" in rest else rf"(?:\Z|{_begun(rest)})")
+        for begin, rest in zip(begins, rests, strict=True)
+    )
 
 
 class CallsInThoughts:
@@ -100,10 +141,8 @@ class CallsInThoughts:
 
     def __init__(self, form: CallFormat, names: Collection[str]) -> None:
         self._finders = [HeadFinder(each, names, loose=False) for each in openings(form)]
-        self._marks = {
-            each.form.begin.lstrip()[0] for each in self._finders if not each.begins_line()
-        }
-        self._lines = any(each.begins_line() for each in self._finders)
+        marked = [each.form.trigger for each in self._finders if not each.begins_line()]
+        self._places = Places(marked, names if len(marked) < len(self._finders) else ())
 
     def find(self, text: str, *, at_line: bool, final: bool) -> tuple[int, bool]:
         """Return up to where a text has no call, and whether one begins there.
@@ -113,7 +152,8 @@ class CallsInThoughts:
             at_line: whether it begins a line.
             final: whether no more of it comes.
         """
-        for at in self._places(text, at_line=at_line):
+        at = -1
+        while (at := self._places.find(text, at + 1, at_line=at_line)) >= 0:
             for finder in self._finders:
                 if finder.begins_line() and not (
                     _begins_line(text, at, at_line) and finder.may_follow(text, at)
@@ -123,11 +163,6 @@ class CallsInThoughts:
                 if head is not False:
                     return at, head is not None
         return len(text), False
-
-    def _places(self, text: str, *, at_line: bool) -> Iterator[int]:
-        for at, each in enumerate(text):
-            if each in self._marks or (self._lines and _begins_line(text, at, at_line)):
-                yield at
 
 
 def _begins_line(text: str, at: int, at_line: bool) -> bool:

@@ -9,13 +9,13 @@ closing one that is left over at the end of an answer is no text, either.
 import ast
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import regex
 
 from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool
 from localspec.calls.openings import closings, without_opener
-from localspec.chat.call_heads import KEY, Head, HeadFinder, partial_match
+from localspec.chat.call_heads import KEY, Head, HeadFinder, Places, partial_match
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Text
 from localspec.chat.thinking import overlap
 from localspec.messages import ToolCall
@@ -47,11 +47,13 @@ class CallParser:
         self._finder = HeadFinder(form, self._tools, loose=True)
         bare = without_opener(form)
         self._bare = None if bare is None else HeadFinder(bare, self._tools, loose=False)
-        self._places = _places(self._finder, self._bare, self._tools)
         self._left_over = _left_over(form)
         first = "" if form.tagged is None else form.tagged.first.lstrip()
         openers = (form.trigger, "" if bare is None else bare.begin, first)
-        self._openers = tuple(filter(None, openers))
+        self._openers = tuple(each for each in openers if each.startswith(form.trigger[0]))
+        self._begun = {each[: at + 1] for each in self._openers for at in range(len(each))}
+        in_lines = self._bare is not None and self._bare.begins_line()
+        self._places = Places((*self._openers, *closings(form)), self._tools if in_lines else ())
         self._opened = False  # whether one of these stands in the text
         self._at_line = True
         self._held = ""
@@ -61,21 +63,26 @@ class CallParser:
         self._id = self._name = self._key = self._arguments = ""
         self._ahead: Head | None = None  # the last head that was found
         self._between = True  # calls, that is in no call
+        self._idle = True  # nothing is held there
         self._steps = self._read()
 
     def feed(self, text: str) -> list[Delta]:
         """Take the next text of the answer and return what it makes certain."""
-        if self._between and not self._held and text and not self._places.search(text):
+        places = self._places
+        if self._idle and not (places.search(text) or (self._at_line and places.at_line(text))):
+            if not text:
+                return []
             self._at_line = text[-1] == "\n"
             return [Text(text)]
         self._held += text
         next(self._steps, None)
+        self._idle = self._between and not self._held
         out, self._out = self._out, []
         return out
 
     def flush(self, *, cut: bool = False) -> list[Delta]:
         """Return what was held back, at the end of the answer; `cut` says that a limit ended it."""
-        self._final, self._cut = True, cut
+        self._final, self._cut, self._idle = True, cut, False
         return self.feed("")
 
     # The steps below yield where more text has to come. Of a pattern at a place, `True` says that it is there, `False` that it is
@@ -84,15 +91,14 @@ class CallParser:
     def _read(self) -> Generator[None, None, None]:
         at = 0
         while True:
-            place = self._places.search(self._held, at)
-            at = place.start() if place else len(self._held)
-            begins = self._begins(at) if place else False
-            left_over = begins is False and place is not None and self._is_left_over(at)
-            if place and begins is False and not left_over:
-                self._opened |= self._held.startswith(self._openers, at)
-                at += 1
+            place = self._places.find(self._held, at, at_line=self._at_line)
+            begins = self._begins(place) if place >= 0 else False
+            left_over = begins is False and place >= 0 and self._is_left_over(place)
+            if place >= 0 and begins is False and not left_over:
+                self._opened |= self._held.startswith(self._openers, place)
+                at = place + 1
                 continue
-            if text := self._take(at):
+            if text := self._take(len(self._held) if place < 0 else place):
                 self._out.append(Text(text))
             at = 0
             if begins:
@@ -109,18 +115,17 @@ class CallParser:
 
     def _begins(self, at: int) -> bool | None:
         """Return whether a first call begins at a place: with the trigger as it is, for that is what binds a call."""
-        form = self._usual
+        if not self._final and self._held[at:] in self._begun:
+            return None
         begins: bool | None = False
-        if self._held.startswith(form.trigger, at):
-            begins = self._head(self._finder, form.begin.lstrip(), at)
-        elif not self._final and any(e.startswith(self._held[at:]) for e in self._openers):
-            begins = None
+        if self._held.startswith(self._usual.trigger, at):
+            begins = self._head(self._finder, self._usual.begin.lstrip(), at)
         return begins or _any([begins, self._begins_bare(at)])
 
     def _begins_bare(self, at: int) -> bool | None:
         """Return whether a call without its first marker begins at a place."""
         finder, held = self._bare, self._held
-        if finder is None:
+        if finder is None or not held.startswith(finder.form.begin, at):
             return False
         if finder.begins_line():
             begins_line = held[at - 1] == "\n" if at else self._at_line
@@ -322,17 +327,6 @@ class CallParser:
 def _any(places: Sequence[bool | None]) -> bool | None:
     """Return whether one of several is there; None where that may be with more text."""
     return True if True in places else None if None in places else False
-
-
-def _places(finder: HeadFinder, bare: HeadFinder | None, names: Iterable[str]) -> re.Pattern[str]:
-    """Return what matches where a call, or a closing marker, may begin."""
-    marks = {finder.form.begin.lstrip()[0], *(each[0] for each in closings(finder.form))}
-    marks |= set() if bare is None else set(bare.form.begin[:1])
-    pattern = f"[{re.escape(''.join(sorted(marks)))}]"
-    if bare is not None and bare.begins_line():
-        firsts = re.escape("".join(sorted({each[0] for each in names})))
-        pattern = rf"{pattern}|(?:\A|(?<=\n))[{firsts}]"
-    return re.compile(pattern)
 
 
 def _left_over(form: CallFormat) -> "regex.Pattern[str] | None":

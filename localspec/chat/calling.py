@@ -12,9 +12,9 @@ from localspec.calls.policy import CallOffer, Made
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_heads import CallsInThoughts
 from localspec.chat.call_parser import CallParser
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
 from localspec.chat.template import ChatTemplate
+from localspec.chat.token_prefix import Conversation
 from localspec.chat.tokenizer import Tokenizer, control_pieces
 from localspec.messages import Message, ToolCall, ToolResult
 

@@ -17,10 +17,12 @@ class Started(Tagged, frozen=True):
     Args:
         prompt_tokens: tokens of the prompt.
         cached_tokens: how many of them need no evaluation.
+        tokens: their ids, where the client proposes tokens; see `Request.drafts`.
     """
 
     prompt_tokens: int
     cached_tokens: int
+    tokens: tuple[int, ...] = ()
 
 
 class Prefilling(Tagged, frozen=True):
@@ -101,7 +103,7 @@ class CallDone(Tagged, frozen=True):
 
 
 class Withheld(Tagged, frozen=True):
-    """A stretch that an `ask` rule of a gate masked in the next text, or the next arguments; for the user's own screen alone.
+    """Text hidden by an `ask` rule of a gate in the next text or arguments, to show to the local user only.
 
     Args:
         rule: what found it.
@@ -135,7 +137,8 @@ class Reply:
         spent: where the rounds' time went, all of them together.
         drafter: what was to draft: off, auto, or the name of a drafter.
         acceptance: how drafting went.
-        gain: what drafting gained; None where nothing was drafted, or that is not known: passes were shared, or nothing was measured.
+        gain: what drafting gained; None where nothing was drafted, or that is not known.
+        no_gain: why the gain of what was drafted is not known, in about five words.
         calls: of functions, in order; they are in no other field.
         note: what the model's template does not know of how it was to think, and that there are only thoughts, in
             sentences; empty for most replies.
@@ -157,6 +160,7 @@ class Reply:
     drafter: str
     acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     gain: Gain | None = None
+    no_gain: str = ""
     calls: tuple[ToolCall, ...] = ()
     note: str = ""
     prediction: tuple[int, int] | None = None

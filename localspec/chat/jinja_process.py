@@ -21,6 +21,8 @@ from localspec.bounded_process import answer_questions
 
 _MOST_REASON_CHARS = 1000
 _OF_LISTS = ("append", "pop")
+_OF_DICTS = frozenset(dir(dict))
+_OF_TEXTS = frozenset(n for n in dir(str) if n[0] != "_") - {"format", "format_map"}
 
 
 class GenerationTag(Extension):
@@ -36,6 +38,15 @@ class GenerationTag(Extension):
 
 class _Environment(ImmutableSandboxedEnvironment):
     """jinja2's, in which lists can be added to and taken from, as Kimi K2's template does: they are each question's own."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return what jinja2's own does; without its detours a key of a message, or a method of a text, which are safe."""
+        kind = type(obj)
+        if kind is dict and attribute not in _OF_DICTS:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if kind is str and attribute in _OF_TEXTS:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Return whether an attribute may be read."""

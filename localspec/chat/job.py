@@ -15,22 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.chat.answer_constraint import answer_constraint
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Delta, Echo, Event, Reply, RoundDone, Text, TokenLogprob
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply_text import InfillStop, ReplyText, StopStrings, ThinkingFilter
 from localspec.chat.request import Request
 from localspec.chat.thinking import tag_pieces
+from localspec.chat.token_prefix import Conversation
 from localspec.chat.tokenizer import infill_tokens, raw_tokens, spelling
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.constraint import Constraint, Lasting
+from localspec.decoding.constraint import Constraint, MinLength
 from localspec.decoding.drafters.copying import predicted
 from localspec.decoding.gain import GainMeter
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import Policy
+from localspec.decoding.proposals import Proposals
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import SequenceView
@@ -67,6 +68,7 @@ class Job:
         gate: masks its events; None where nothing does.
         preparation: of what binds its reply; None where nothing does.
         is_shared: whether passes of it were another's, too.
+        proposals: takes what the client proposes; None where it proposes nothing.
     """
 
     request: Request
@@ -80,6 +82,7 @@ class Job:
     gate: "GatedReply | None" = None
     preparation: "Preparation | None" = None
     is_shared: bool = False
+    proposals: Proposals | None = None
     # Of the target's choices in a round, and of tokens whose text is held back.
     _logprobs: list[TokenLogprob] = field(default_factory=list)
     _pending: list[TokenLogprob] = field(default_factory=list)
@@ -102,11 +105,11 @@ class Job:
             return
         if self.request.logprobs is not None:
             raise UsageError(
-                "logprobs cannot be had behind a gate: leave them out, or ask without one"
+                "logprobs are not available with a gate: leave them out, or ask without a gate"
             )
         if self.request.prediction:  # how much of it was right tells what is masked
             raise UsageError(
-                "prediction cannot be had behind a gate: leave it out, or ask without one"
+                "prediction is not available with a gate: leave it out, or ask without a gate"
             )
         from localspec.chat.gated import GatedReply, gate_of
 
@@ -152,9 +155,8 @@ class Job:
             raise UsageError("the prompt has no tokens: write something")
         if len(tokens) >= n_ctx:
             raise ContextOverflow(
-                f"the prompt has {len(tokens)} tokens and the context holds {n_ctx}: "
-                "shorten it, or raise --ctx",
-                (len(tokens), n_ctx),
+                f"the prompt has {len(tokens)} tokens and the context holds {n_ctx}: shorten it",
+                (len(tokens), n_ctx, models.longest),
             )
         if request.prediction:
             ids = models.tokenizer.tokenize(
@@ -186,6 +188,8 @@ class Job:
         request, options = self.request, self.request.options
         assert self.policy is not None, "it begins"  # noqa: S101
         target = models.targets.views[self.slot]
+        if request.drafts:
+            self.proposals = Proposals(target.n_vocab)
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
         rules = None if self.preparation is None else self.preparation.rules()
         rule = answer_constraint(options, models, self.conversation, len(prompt), calling, rules)
@@ -195,12 +199,13 @@ class Job:
             _lasting(options, models, len(prompt), rule),
             _observer(models, request.logprobs, self._logprobs),
             self._prediction,
+            self.proposals,
         )
         limits = Limits(options.max_tokens, models.eog, options.stop_loops)
         generation = Generation(prompt, target, self.policy, chooser, limits, _clock)
         text = self._text(models, calling, seed, prompt)
         drafter = self.policy.name
-        self._gains = GainMeter(models.costs)
+        self._gains = GainMeter(None if models.costs is None else models.costs.target)
 
         def run() -> Generator[Pass, Passed, Reply]:
             branched = False
@@ -309,6 +314,7 @@ class Job:
         if self.request.prediction:
             count = predicted(prompt, self._prediction, text.tokens)
             prediction = len(self._prediction), count
+        gain = None if self.is_shared else self._gains.gain(generation.prefill_s)
         reply = Reply(
             text=text.answer,
             thinking=text.thoughts,
@@ -324,12 +330,17 @@ class Job:
             spent=self._spent,
             drafter=drafter,
             acceptance=self._acceptance,
-            gain=None if self.is_shared else self._gains.gain(generation.prefill_s),
+            gain=gain,
+            no_gain=self._why_no_gain if self._acceptance.drafted and gain is None else "",
             calls=tuple(text.calls),
             note=self._note,
             prediction=prediction,
         )
         return reply.noted()
+
+    @property
+    def _why_no_gain(self) -> str:
+        return "others shared its passes" if self.is_shared else "too few rounds without a draft"
 
     @property
     def _is_gated(self) -> bool:
@@ -407,7 +418,7 @@ def _lasting(
     if not (options.ignore_eos or options.min_tokens) or not models.eog:
         return rule
     until = math.inf if options.ignore_eos else prompt_tokens + options.min_tokens
-    return Lasting(models.eog, until, rule, models.target.n_vocab)
+    return MinLength(models.eog, until, rule, models.target.n_vocab)
 
 
 def _observer(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PassCosts
+from localspec.decoding.costs import PairCosts
 from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences, SequenceView
 from localspec.errors import UsageError
@@ -28,7 +28,7 @@ class MediaEncoder(Protocol):
     def hears(self) -> bool:
         """Whether it takes sounds."""
 
-    def tokens(self, part: MediaPart) -> list[int]:
+    def tokens(self, part: MediaPart, owner: str = "") -> list[int]:
         """Return the ids of a picture or a sound; those of what is no text are negative.
 
         The target can evaluate them until it has evaluated others that take more memory than the encoder keeps.
@@ -58,8 +58,9 @@ class LoadedModels:
         media: turns pictures and sounds into tokens; None where the target reads text only.
         tool_template_source: the target's chat template for conversations with tools; None where it has one for all.
         model_for: names one that takes the other kinds of parts; None where none is known.
-        costs: of the target's passes; None where they were not measured.
+        costs: of passes; None where they were not measured.
         check: raises ModelChanged where a file of theirs was written over.
+        longest: tokens of context that the target was trained for; 0 where that is not known.
     """
 
     targets: Sequences
@@ -77,8 +78,9 @@ class LoadedModels:
     media: MediaEncoder | None = None
     tool_template_source: str | None = None
     model_for: Callable[[Literal["image", "audio"]], str | None] = lambda _kind: None
-    costs: PassCosts | None = None
+    costs: PairCosts | None = None
     check: Callable[[], None] = lambda: None
+    longest: int = 0
 
     @property
     def target(self) -> SequenceView:
@@ -104,8 +106,8 @@ class LoadedModels:
             )
         return list(ids)
 
-    def media_tokens(self, part: MediaPart) -> list[int]:
-        """Return the ids of a picture or a sound.
+    def media_tokens(self, part: MediaPart, owner: str = "") -> list[int]:
+        """Return the ids of a picture or a sound, of which each owner has its own.
 
         Raises:
             UsageError: the target takes no such thing, or it cannot be decoded.
@@ -113,7 +115,7 @@ class LoadedModels:
         media, kind = self.media, part.kind
         sees, hears = media is not None and media.sees, media is not None and media.hears
         if media is not None and (sees if kind == "image" else hears):
-            return media.tokens(part)
+            return media.tokens(part, owner)
         other = self.model_for(kind)
         why_not = why_not_taken(kind, self.target_name, sees=sees, hears=hears, other=other)
         raise UsageError(why_not or f"{self.target_name} reads text only")

@@ -31,8 +31,8 @@ def timings(reply: Reply) -> Figures:
     }
 
 
-def speculation(reply: Reply) -> Figures:
-    """Return how drafting went, in all and by drafter."""
+def speculation(reply: Reply, reason: str) -> Figures:
+    """Return how drafting went, in all and by drafter; `reason` is why it went so, as `Finished` has it."""
     return {
         "drafter": reply.drafter,
         "gain": _gain(reply.gain),
@@ -40,6 +40,7 @@ def speculation(reply: Reply) -> Figures:
         "by_drafter": {
             name: _acceptance(stats) for name, stats in reply.acceptance.by_drafter.items()
         },
+        "reason": reason or None,
     }
 
 

@@ -24,8 +24,8 @@ class Request(Tagged, frozen=True):
         messages: the whole conversation, system prompt first. Where it begins like an earlier one, nothing is
             evaluated twice. If its last message is the assistant's, that one goes on.
         options: how to answer.
-        draft: what drafts for this reply alone, as `--draft` has it; None takes what was loaded. The text is the same.
-        keep: use so many of the sequence's own cached tokens at most, so that two runs evaluate the same; None uses what fits.
+        draft: the drafter for this request, as `--draft` has it; None takes the loaded one. The text is the same.
+        most_cached: use so many of the sequence's own cached tokens at most, so that two runs evaluate the same; None uses what fits.
         ephemeral: do not remember this conversation; what was remembered before stays.
         drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
@@ -43,14 +43,15 @@ class Request(Tagged, frozen=True):
         gate: what is masked in the reply: `usual`, or the rules as TOML; empty lets everything through.
         echo: begin with the prompt itself, of `raw` alone, with `logprobs` of its tokens where there are to be any.
         prediction: a text that the reply is expected to be like; drafts are looked up in it.
-        given: sampling options that were set for this reply, also where to their default: of the others, a server's own hold.
+        given: sampling options that the caller set explicitly; a server has its own values of the others.
+        drafts: by what name its client proposes tokens meanwhile; empty where it proposes none.
     """
 
     id: int
     messages: tuple[Message, ...] = ()
     options: ReplyOptions = ReplyOptions()
     draft: str | None = None
-    keep: int | None = None
+    most_cached: int | None = None
     ephemeral: bool = False
     drop_oldest: bool = False
     raw: str | tuple[int, ...] | None = None
@@ -67,6 +68,7 @@ class Request(Tagged, frozen=True):
     prediction: str = ""
     given: tuple[str, ...] = ()
     owner: str = ""
+    drafts: str = ""
 
     @property
     def question(self) -> str:
@@ -78,18 +80,20 @@ class Request(Tagged, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answered:
+class RequestOutcome:
     """What came of a request: a reply, or the reason why there is none.
 
     Args:
         key: of the request.
         reply: the answer; None where `error` says why.
         error: what is wrong with this request alone; the others go on.
+        reason: why it was drafted as it was, a sentence.
     """
 
     key: int
     reply: Reply | None
     error: LocalspecError | None = None
+    reason: str = ""
 
     @property
     def is_cancelled(self) -> bool:
@@ -115,14 +119,28 @@ class Observer(Protocol):
         """End: the models are closed."""
 
 
-class Prefixes(Protocol):
-    """Keeps what sequences have evaluated; nothing of it may fail."""
+class Reads(Protocol):
+    """Keeps what sequences have read; nothing of it may fail.
 
-    def keep(self, slot: int) -> None:
-        """Keep what a free sequence holds: it is about to lose it."""
+    Attributes:
+        needs_points: whether it has to know where other questions may begin, since no part of what was read can be cut off.
+    """
 
-    def ready(self, slot: int, tokens: Sequence[int]) -> None:
-        """Prepare a free sequence for a prompt: keep what it would lose, and put back what is known of the prompt."""
+    needs_points: bool
+
+    def keep(self, slot: int, tokens: Sequence[int] = ()) -> None:
+        """Keep what a free sequence is about to lose, if a prompt that comes leaves little of it."""
+
+    def ready(
+        self, slot: int, tokens: Sequence[int], request: Request, points: Sequence[int] = ()
+    ) -> None:
+        """Put back what is known of a prompt into a free sequence; `points` are counts of its tokens behind which others may begin."""
+
+    def passed(self, slot: int) -> None:
+        """Look at a sequence behind a pass of its prompt."""
+
+    def withhold(self, slot: int) -> None:
+        """Keep nothing of the reply."""
 
     def close(self) -> None:
         """Keep what the sequences hold: the models are closed."""
@@ -133,12 +151,12 @@ def at_once() -> bool:
     return True
 
 
-class Answerer(Protocol):
+class RequestDriver(Protocol):
     """Answers requests, in whatever order they are done."""
 
-    def answer(
+    def outcomes(
         self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
-    ) -> Iterator[Answered]:
+    ) -> Iterator[RequestOutcome]:
         """Take requests as there is room for them, and yield each once it is answered.
 
         A request is taken only when it can be started, so an endless iterator is fine.

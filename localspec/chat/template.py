@@ -13,6 +13,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
+from os import urandom
 from os.path import commonprefix
 from types import MappingProxyType
 from typing import Any
@@ -51,8 +52,8 @@ _USER = "localspec-user"
 _UNKNOWN: tuple[bool, str | None] = (False, _PROBE)
 _NO_PARAMETERS = {"type": "object", "properties": {}, "required": []}
 _PARTS = re.compile(r"""['"]text['"]|\.text\b""")
-_ANCHOR = "\ud803"
-"""In front of a name in a prompt: no content has a lone surrogate."""
+_ANCHOR = "".join(chr(ord("a") + each % 26) for each in urandom(16))
+"""In front of a name in a prompt: no content can know it."""
 COMPLETE, WORDS = "results and arguments in order", "words before calls"
 SCHEMAS = "schemas with all fields"
 """Names of what makes a conversation fit beside the rules."""

@@ -6,14 +6,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import (
-    AbstractContextManager,
     ExitStack,
     closing,
     contextmanager,
-    nullcontext,
 )
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -44,22 +43,26 @@ from localspec.cli.options import (
 from localspec.cli.progress import ProgressLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text, notice
-from localspec.engine.engine import Engine, EngineGone, Interrupted, entered
-from localspec.engine.link import ServerLink
-from localspec.engine.protocol import Load
-from localspec.errors import LocalspecError, UsageError
-from localspec.launch.engine import open_engine, resident
-from localspec.launch.plan import LoadPlan, make_plan
+from localspec.engine.engine import Engine, Needs
+from localspec.engine.protocol import Load, Ready
+from localspec.engine.sync import ParallelRequests, entered, run_sync
+from localspec.errors import EngineGone, Interrupted, LocalspecError, UsageError
+from localspec.launch.engine import open_engine
 from localspec.llama.backend import build
 from localspec.models.gguf import model_files
 from localspec.models.store import model_sha256
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir, shown
 
+if TYPE_CHECKING:
+    from localspec.plan.load_plan import LoadPlan
+
 SOME_FAILED = 5
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _SEED_BITS = 32
 _NOTICE_S = 30.0
+_TEXT_EVERY_S = 10.0
+"""Nobody reads a record before it is whole."""
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -168,8 +171,14 @@ def batch(source: str, settings: Settings, batching: BatchFlags, workload: str |
     form, suffix = batching.form(settings), Path(source).suffix.lower()
     if source != "-":
         form = replace(form, folder=Path(source).parent)
-    given = settings.given_sampling * (settings.server is not None)
-    load = Load(settings.launch, batching.parallel, workload=workload, given=given)
+    load = Load(
+        settings.launch,
+        batching.parallel,
+        workload=workload,
+        text_every_s=_TEXT_EVERY_S,
+        given=settings.given_sampling,
+        own=settings.own,
+    )
     with (
         Source(source) as lines,
         closing(open_output(batching.output, resume=batching.resumes)) as output,
@@ -177,8 +186,7 @@ def batch(source: str, settings: Settings, batching: BatchFlags, workload: str |
         if output.path is not None and lines.is_same_file(output.fd):
             raise UsageError(f"{output.name} is input and output: give another output")
         input_format = _SUFFIXES.get(suffix, batching.format or "jsonl")
-        own = settings.own
-        return BatchRun(load, form, batching, lines, input_format, output, own=own).run()
+        return BatchRun(load, form, batching, lines, input_format, output).run()
 
 
 class BatchRun:
@@ -191,7 +199,6 @@ class BatchRun:
         source: the lines.
         input_format: of the lines.
         output: takes the records.
-        own: ask no server.
 
     Raises:
         UsageError: the output is to be resumed, and is none.
@@ -205,46 +212,44 @@ class BatchRun:
         source: Source,
         input_format: Format,
         output: Output,
-        *,
-        own: bool = False,
     ) -> None:
-        self._load, self._form, self._flags, self._own = load, form, batching, own
+        self._load, self._form, self._flags = load, form, batching
         self._source, self._format, self._output = source, input_format, output
         self._cancel, self._signals = CancelFlag(), Interrupts(_ENDINGS)
+        self._line = self._progress()
         self._finished = FinishedLines()
         if batching.resumes:
             self._finished = output.finished(retry_failed=batching.retry_failed)
 
     def run(self) -> int:
         """Answer the lines, and return the exit code."""
-        load, again = self._load, f"use --resume to continue {self._output.name}"
-        signals, plan, server = self._signals, None, None
-        if load.options.server is None:
-            server = None if self._own else resident(load)
-            launch = _without_workers(load.options) if load.options.workers else load.options
-            # What a server has in memory already needs no more of it.
-            launch = replace(launch, fit=launch.fit and server is None)
-            with self._progress() as line, signals.planning():
-                plan = make_plan(launch, line.download, parallel=load.parallel)
-        with signals.running(self._cancel.set):
-            try:
-                if plan is None:  # only the server knows what its model is called
-                    with self._engine(None, None) as engine:
-                        receipt = self._receipt(engine.ready.target, None, load.options.server)
-                        tally = self._answer(receipt, nullcontext(engine))
-                else:
-                    tally = self._answer(self._local_receipt(plan), self._engine(plan, server))
-            except EngineGone as error:
-                remedy = "start again" if self._output.path is None else again
-                raise LocalspecError(f"{error}: {remedy}") from None
-            except Cancelled:
-                if self._output.path is not None:
-                    self._notify(f"stopped: {again}")
-                return code_of(signals.received[0]) if signals.received else INTERRUPTED
+        signals = self._signals
+        try:
+            with self._engine() as engine, signals.running(self._cancel.set):
+                if engine.plan is not None:
+                    receipt = self._local_receipt(engine.plan)
+                else:  # only the server knows what its model is called
+                    receipt = self._receipt(self._ready(engine).target, None, engine.can.at)
+                tally = self._answer(receipt, engine)
+        except EngineGone as error:
+            raise LocalspecError(f"{error}: {self._again or 'start again'}") from None
+        except Cancelled:
+            if self._again:
+                self._notify(f"stopped: {self._again}")
+            return code_of(signals.received[0]) if signals.received else INTERRUPTED
         return SOME_FAILED if tally.failed else 0
 
-    def _answer(self, receipt: Receipt, opening: AbstractContextManager[Engine]) -> Tally:
-        """Answer the lines, by an engine that is opened where there is one to answer.
+    @property
+    def _again(self) -> str:
+        """What goes on from here; empty where the output is no file."""
+        if self._output.path is None:
+            return ""
+        if self._output.is_empty:
+            return "nothing was answered yet, give the same command again"
+        return f"use --resume to continue {self._output.name}"
+
+    def _answer(self, receipt: Receipt, engine: Engine) -> Tally:
+        """Answer the lines, by an engine that loads where there is one to answer.
 
         Raises:
             Cancelled: it was stopped before all of them were.
@@ -257,9 +262,9 @@ class BatchRun:
         lines = source.lines(self._format, self._form.needed, plain=plain)
         ahead = ReadAhead(lines, self._cancel) if source.waits else None
 
-        def show(tally: Tally) -> None:
+        def text() -> str:
             elapsed_s = time.monotonic() - begun_s
-            progress.report(progress_text(tally, elapsed_s, source.share(), share_before))
+            return progress_text(job.tally, elapsed_s, source.share(), share_before)
 
         job = BatchJob(
             ahead or lines,
@@ -272,25 +277,25 @@ class BatchRun:
             ahead.ready if ahead else at_once,
             deterministic=self._load.options.exact,
             ordered=ordered,
-            notify=show,
+            notify=lambda _: progress.report(text),
         )
         with self._progress(drawing=not to_terminal) as progress:
             if job.needs_answers():
-                with opening as engine:
-                    ready = engine.ready
-                    self._notify(*ready.notes, f"seed {receipt.seed}")
-                    begun_s, share_before = time.monotonic(), source.share() or 0.0
-                    models = {"target": ready.target, "draft_model": ready.draft_model}
-                    job.answer(engine, models)
-                    self._notify(*job.notes)
+                ready = self._ready(engine)
+                self._notify(*ready.notes, f"seed {receipt.seed}")
+                begun_s, share_before = time.monotonic(), source.share() or 0.0
+                models = {"target": ready.target, "draft_model": ready.draft_model}
+                job.answer(ParallelRequests(engine, self._notify), models)
+                self._notify(*job.notes)
         if job.stopped:
             raise Cancelled
         if ordered:
             output.put_in_order()
-        self._notify(summary(job.tally, time.monotonic() - begun_s))
+        took_s = time.monotonic() - begun_s
+        self._notify(summary(job.tally, took_s, resumed=self._flags.resumes))
         return job.tally
 
-    def _local_receipt(self, plan: LoadPlan) -> Receipt:
+    def _local_receipt(self, plan: "LoadPlan") -> Receipt:
         llama = build()
         return self._receipt(
             self._sha256(plan, plan.target),
@@ -321,7 +326,7 @@ class BatchRun:
             self._output.take_up(finished)
         return receipt
 
-    def _sha256(self, plan: LoadPlan, file: Path) -> str:
+    def _sha256(self, plan: "LoadPlan", file: Path) -> str:
         def on_share(share: float) -> None:
             if self._cancel.is_set:
                 raise Cancelled
@@ -331,31 +336,25 @@ class BatchRun:
             return model_sha256(model_files(file), data_dir(), on_share)
 
     @contextmanager
-    def _engine(self, plan: LoadPlan | None, server: ServerLink | None) -> Iterator[Engine]:
-        """Yield what answers, in this process, a child, or a server.
-
-        Raises:
-            Cancelled: it was stopped before it was loaded.
-        """
-        line = self._progress()
-        opening = open_engine(
-            self._load,
-            line.show,
-            self._signals,
-            own=True,
-            shared=server,
-            plan=plan,
-            notify=self._notify,
-        )
+    def _engine(self) -> Iterator[Engine]:
+        """Yield what answers, in this process, a child, or a server, before it has loaded anything."""
+        needs, show = Needs(plan=True), self._line.show
+        opening = open_engine(self._load, needs, show, self._signals, self._notify)
         with ExitStack() as stack:
-            try:
-                with line:
-                    engine = stack.enter_context(entered(opening))
-            except Interrupted:
-                raise Cancelled from None
-            if not self._form.raw:
-                engine.require_template()  # without one, every line would say so
+            with self._line:
+                engine = stack.enter_context(entered(opening))
             yield engine
+
+    def _ready(self, engine: Engine) -> Ready:
+        """Return what is loaded, once it is; raises Cancelled where that was stopped."""
+        try:
+            with self._line:
+                ready = run_sync(engine.loaded())
+        except Interrupted:
+            raise Cancelled from None
+        if not self._form.raw:
+            engine.require_template()  # without one, every line would say so
+        return ready
 
     def _progress(self, *, drawing: bool = True) -> ProgressLine:
         return ProgressLine(enabled=not self._flags.quiet, drawing=drawing, notice_s=_NOTICE_S)
@@ -418,8 +417,8 @@ def progress_text(tally: Tally, elapsed_s: float, share: float | None, share_bef
     return ", ".join(parts)
 
 
-def summary(tally: Tally, elapsed_s: float) -> str:
-    """Return what came of a batch."""
+def summary(tally: Tally, elapsed_s: float, *, resumed: bool = False) -> str:
+    """Return what came of a batch; one that was resumed may have had nothing left to do."""
     parts = [f"{tally.answered} answered"]
     if tally.failed:
         parts.append(f"{tally.failed} failed")
@@ -427,10 +426,7 @@ def summary(tally: Tally, elapsed_s: float) -> str:
         parts.append(f"{tally.n_tokens} tokens, {tally.n_tokens / elapsed_s:.1f} tokens/s")
     if tally.first_error:
         parts.append(f"the first that failed, {tally.first_error}")
+    elif resumed and not tally.n_tokens:
+        again = "; --retry-failed answers what failed again" if tally.failed else ""
+        parts.append(f"all by earlier runs: nothing was left to answer{again}")
     return " · ".join(parts)
-
-
-def _without_workers(launch: LaunchOptions) -> LaunchOptions:
-    """Return what can be planned here: workers are their engine's, which alone knows their devices, and looks for itself."""
-    anywhere = replace(launch.load, devices=(), split="layers", tensor_split=None)
-    return replace(launch, load=anywhere, draft_devices=(), workers=(), fit=False)

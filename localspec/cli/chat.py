@@ -71,6 +71,6 @@ def chat(
     if word is not None:
         if settings.named_model:
             raise UsageError(f"{word!r} and an option both name a model: give one of them")
-        remote = settings.server is not None
-        settings = settings.with_model(word if remote else require_model(word))
+        known = settings.can.local_files
+        settings = settings.with_model(require_model(word) if known else word)
     return start_chat(settings, system, docs, tools, go_on=go_on, plain=plain, quiet=quiet)

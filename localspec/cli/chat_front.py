@@ -12,17 +12,15 @@ from itertools import count
 from pathlib import Path
 
 import click
-import msgspec
 
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import Settings
 from localspec.cli.prompt import DocsFlags, SystemFlags, stored_conversation, with_model
 from localspec.cli.tools import ToolFlags, pressed_answer
 from localspec.display import notice
-from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import Load
 from localspec.errors import LocalspecError
-from localspec.launch.engine import REMOTE, server_finder
+from localspec.launch.engine import child_engine
 from localspec.session.conversation import History, SavedConversation
 from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
@@ -67,7 +65,7 @@ def start_chat(
             # Only flags are meant for this conversation; what is configured is meant for new ones.
             session.resume(
                 conversation.id,
-                own_models=not settings.named_model and settings.server is None,
+                own_models=not settings.named_model and settings.can.local_files,
                 own_ctx=settings.given.get("ctx") is None,
             )
         unsaved = None
@@ -99,14 +97,9 @@ def _session(
     saved = SavedConversation(
         History(data_dir() / "history"), system.prompt(settings.system, preferences)
     )
-    load = Load(text_every_s=_TEXT_EVERY_S)
-    if settings.server is None:
-        engine = RemoteEngine(find=server_finder(own=settings.own), settings=load)
-    else:
-        load = msgspec.structs.replace(load, given=settings.given_sampling)
-        engine = RemoteEngine(REMOTE, settings=load)
+    load = Load(launch, text_every_s=_TEXT_EVERY_S, given=settings.given_sampling, own=settings.own)
     return Session(
-        engine,
+        child_engine(load),
         saved,
         launch,
         options,

@@ -1,19 +1,41 @@
 """`localspec config`: shows settings and their origins, and changes them."""
 
 import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
-from localspec.cli.options import complete_keys, json_option, require_model
+from localspec.cli.options import complete_keys, gate_rules, json_option, require_model
 from localspec.cli.progress import print_json
 from localspec.config.files import read_settings, user_file
-from localspec.config.keys import KEYS, as_written
-from localspec.config.own import MODEL, adopt_switches, keep_model, overruled, set_own, unset_own
+from localspec.config.keys import KEYS, MODELS, Setting, as_written, from_variable
+from localspec.config.own import (
+    MODEL,
+    adopt_switches,
+    keep_model,
+    overruled,
+    set_own,
+    unknown_key,
+    unset_own,
+)
 from localspec.config.resolve import resolve, with_recommended
-from localspec.display import notice
+from localspec.display import notice, say
+from localspec.entry_points import check_engine
+from localspec.errors import UsageError
 from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions, ReplyOptions, changed
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
+
+_ONE = {"pair", "target"}  # are the model
+_MOST_SENSIBLE = {
+    "temperature": (2, "most answers make no sense; 0 to 1.5 is usual"),
+    "repeat_penalty": (2, "most answers make no sense; 1 to 1.3 is usual"),
+    "max_tokens": (1 << 24, "no context holds an answer; leave it unset for no limit"),
+}
+_FILES = {"gate", "mmproj", "draft_lora", "server_key_file"}
 
 
 @click.group(invoke_without_command=True)
@@ -38,9 +60,8 @@ def config(context: click.Context) -> None:
 @json_option
 def show(json_: bool) -> None:
     """Print every setting, its value and its origin."""
-    registry = load_registry()
-    resolved = with_recommended(resolve({}), registry)
     if json_:
+        resolved = with_recommended(resolve({}), load_registry())
         document = {
             name: {
                 "value": as_written(KEYS[name], each.value),
@@ -51,13 +72,37 @@ def show(json_: bool) -> None:
         }
         print_json(document, indent=None)
         return
+    for name, (value, origin) in _in_effect().items():
+        text = "-" if value is None else json.dumps(value, ensure_ascii=False)
+        click.echo(f"{name:19} {text:24} {origin}")
+
+
+@config.command()
+@click.argument("name", shell_complete=complete_keys)
+def get(name: str) -> None:
+    """Print the value of NAME alone, empty if it has none."""
+    settings = _in_effect()
+    name = MODEL if name in _ONE else name
+    if name not in settings:
+        raise unknown_key(name)
+    value = settings[name][0]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    click.echo("" if value is None else text)
+
+
+def _in_effect() -> dict[str, tuple[object, str]]:
+    """Return each setting's value, as people write it, and its origin; the model is one of them."""
+    registry = load_registry()
+    resolved = with_recommended(resolve({}), registry)
     chosen = resolved["pair"].value or resolved["target"].value
+    del resolved["pair" if resolved["target"].value else "target"]  # one of them is the model
+    settings: dict[str, tuple[object, str]] = {}
     for name, each in resolved.items():
         value, origin = as_written(KEYS[name], each.value), str(each.origin)
         if name == "pair" and not chosen:
             value, origin = registry.default_pair, "default, until you choose a model"
-        text = "-" if value is None else json.dumps(value, ensure_ascii=False)
-        click.echo(f"{name:19} {text:24} {origin}")
+        settings[MODEL if name in _ONE else name] = value, origin
+    return settings
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
@@ -70,14 +115,68 @@ def set_(name: str, value: str) -> None:
     """
     if name == MODEL:
         overruled_by = keep_model(load_registry().chosen(require_model(value)))
-        click.echo(f"{value} is now your default model, in {shown(user_file())}", err=True)
+        say(f"{value} is now your default model, in {shown(user_file())}")
     else:
+        notes = _checked(name, value)
         given = set_own(name, value)
         written = json.dumps(as_written(KEYS[name], given), ensure_ascii=False)
-        click.echo(f"{name} is {written} in {shown(user_file())}", err=True)
+        say(f"{name} is {written} in {shown(user_file())}")
         overruled_by = overruled(name)
+        for each in notes:
+            notice(each)
     if overruled_by:
         notice(overruled_by)
+
+
+def _checked(name: str, text: str) -> list[str]:
+    """Check a setting as what uses it will; return notes on what depends on what will be here by then.
+
+    Raises:
+        UsageError: every run would refuse the value.
+    """
+    key = KEYS.get(name)
+    try:
+        value = None if key is None else from_variable(key, text)
+    except ValueError:
+        return []  # `set_own` says why
+    if value is None:
+        return []
+    for options in (LaunchOptions(), ReplyOptions()):
+        changed(options, {name: value})
+    # What the others bring takes longer to import than all of this command.
+    if name in {"server", "workers"}:
+        check_engine(name, value)
+    elif name in {"device", "draft_device"} and isinstance(value, tuple) and value != ("auto",):
+        from localspec.llama.devices import devices, named_devices  # noqa: PLC0415
+
+        try:
+            named_devices(value, devices())
+        except UsageError as error:
+            return [str(error)]
+    return [*_missing(name, value), *_unusual(name, value)]
+
+
+def _missing(name: str, value: Setting) -> Iterator[str]:
+    """Yield which files and models of a setting are not here."""
+    registry, text = load_registry(), str(value)
+    if name == "gate" and text not in {"usual", "off"} and Path(text).expanduser().exists():
+        gate_rules(text, name)
+    files = [text] if name in _FILES and text not in {"usual", "off"} else []
+    folders = value if name == "mirrors" and isinstance(value, tuple) else ()
+    files += [each for each in folders if not each.startswith(("http://", "https://"))]
+    for each in files:
+        if not Path(each).expanduser().exists():
+            yield f"there is no {shown(Path(each))} here yet: until there is, what needs it fails"
+    models = {*MODELS, "vectors"}
+    is_name = name in models and text != "off" and "/" not in text
+    if is_name and not registry.knows(text) and not Path(text).exists():
+        yield f"{registry.unknown(text)}; until there is one, what needs it fails"
+
+
+def _unusual(name: str, value: Setting) -> Iterator[str]:
+    most, usual = _MOST_SENSIBLE.get(name, (math.inf, ""))
+    if isinstance(value, int | float) and value > most:
+        yield f"above a {name} of {most}, {usual}"
 
 
 @config.command()
@@ -85,7 +184,7 @@ def set_(name: str, value: str) -> None:
 def unset(name: str) -> None:
     """Remove NAME from your settings file, which restores the default."""
     if not unset_own(name):
-        click.echo(f"{name} was not set in {shown(user_file())}", err=True)
+        say(f"{name} was not set in {shown(user_file())}")
 
 
 @config.command()

@@ -50,9 +50,4 @@ def _reaped(child: int) -> int | None:
             return None
         if process == child:
             code = os.waitstatus_to_exitcode(status)
-            if code == -signal.SIGKILL:
-                message = (
-                    "localspec: killed; if memory ran out, try a smaller model or a smaller --ctx\n"
-                )
-                os.write(2, message.encode())
             return code if code >= 0 else 128 - code

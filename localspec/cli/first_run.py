@@ -1,18 +1,29 @@
 """The first run: a person who has no default model chooses one."""
 
-import shutil
+import os
+import socket
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import click
 
 from localspec.config.own import keep_model
-from localspec.display import notice
+from localspec.config.resolve import is_offline
+from localspec.display import columns_of, notice, say, shortened, wrapped
 from localspec.errors import LocalspecError, UsageError
-from localspec.launch.rows import ModelRow, measured_choices
+from localspec.models.entries import HubSource
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
-from localspec.storage.paths import data_dir
+from localspec.plan.model_list import ModelRow, measured_choices
+from localspec.session.model_lines import hint, line
+from localspec.storage.paths import data_dir, shown
 
+# Of the blocks for documentation: a socket for datagrams only looks up the route, and sends nothing.
+_ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+_OTHER_WAYS = {"HF_ENDPOINT", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"}
+_FEW = 9
 _NONE = (
     "no model chosen: name one with -m, or set one with `localspec config set model NAME`; "
     "`localspec recommend` suggests some"
@@ -63,42 +74,113 @@ def take_model() -> str:
     Raises:
         UsageError: the person chooses none.
     """
-    every = measured_choices()
-    registry, width = load_registry(), shutil.get_terminal_size().columns
+    every, registry = measured_choices(), load_registry()
     owned = [each for each in every if each.own or each.here]
-    listed = [*owned, *(each for each in every if each.recommended and each not in owned)] or every
+    demo = [] if owned else [each for each in every if each.name == registry.default_pair]
+    proposed = [each for each in every if each.recommended and each not in [*owned, *demo]]
+    listed = [*owned, *proposed, *demo] or every
     what = "These are on this machine, or suit it best" if owned else "These suit this machine best"
-    click.echo(f"You have not chosen a model yet. {what}:", err=True)
-    for number, each in enumerate(listed, 1):
-        text = f"{number}  {each.name}: {each.hint}"
-        click.echo(click.wrap_text(text, width, "  ", " " * 5), err=True)
+    if why_not := "" if owned else _why_no_hub():
+        listed = _other_sources_first(listed)
+        what = f"The hub cannot be reached ({why_not}), but a .gguf file can be chosen by its path"
+    say(f"You have not chosen a model yet. {what}:")
+    _print(listed)
+    _say_if_busy()
     while True:
-        question = "Enter for 1, or type a number or a name (a: list all, n: none)"
-        try:
-            answer = click.prompt(question, default="", show_default=False, err=True)
-        except click.Abort:
-            click.echo(err=True)
-            answer = "n"
-        answer = answer.strip().lower()
-        if answer in {"n", "q"}:
+        answer = _ask().strip()
+        if answer.lower() in {"n", "q"}:
             raise UsageError(_NONE)
-        if answer == "a":
+        if answer.lower() == "a":
             listed = every
-            columns = max(len(each.name) for each in every)
-            for number, each in enumerate(every, 1):
-                click.echo(f"{number:>3} {each.line(columns)}", err=True)
+            _print_all(every)
             continue
         if answer == "" or (answer.isdecimal() and 1 <= int(answer) <= len(listed)):
             answer = listed[int(answer or 1) - 1].name
-        elif not registry.knows(answer):
-            click.echo(
-                f"{answer[:40]!r} is neither a number in the list nor the name of a model", err=True
-            )
-            continue
-        if not _is_had(answer, every):
-            continue
-        change = "change it with `localspec config set model NAME`"
-        notice(
-            keep_model(registry.chosen(answer)) or f"{answer} is now your default model; {change}"
-        )
-        return answer
+        file = _gguf_file(answer)
+        if file is None and not registry.knows(answer):
+            beyond = f"there is no number {answer}: type one from 1 to {len(listed)}"
+            say(beyond if answer.isdecimal() else registry.unknown(answer))
+        elif file is not None or _is_had(answer, every):
+            return _keep(file or answer)
+        elif not owned and (others := _other_sources_first(listed[:_FEW])) != listed[:_FEW]:
+            listed = others
+            _print(listed)
+
+
+def _keep(name: str) -> str:
+    """Make a model, or a file, the default; return it."""
+    change = "change it with `localspec config set model NAME`"
+    overruled = keep_model(load_registry().chosen(name))
+    notice(overruled or f"{shown(name)} is now your default model; {change}")
+    return name
+
+
+def _gguf_file(text: str) -> str | None:
+    """Return the whole path of a model's file; None if the text is none."""
+    file = Path(text).expanduser()
+    return str(file.resolve()) if file.suffix == ".gguf" and file.is_file() else None
+
+
+def _print_all(every: Sequence[ModelRow]) -> None:
+    columns = max(len(each.name) for each in every)
+    for number, each in reversed([*enumerate(every, 1)]):  # the best stay on the screen
+        text = f"{number:>3} {line(each, columns)}"
+        click.echo(shortened(text, columns_of(sys.stderr)), err=True)
+
+
+def _ask() -> str:
+    question = "Enter for 1, or type a number or a name (a: list all, n: none):"
+    try:
+        text = wrapped(question, sys.stderr)
+        return str(click.prompt(text, "", show_default=False, prompt_suffix=" ", err=True))
+    except click.Abort as error:
+        click.echo(err=True)
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise  # Ctrl-C ends the command as it does elsewhere; the end of stdin is a no
+        return "n"
+
+
+def _say_if_busy() -> None:
+    from localspec.cli.pull import say_if_busy  # noqa: PLC0415 - it is slow to import
+
+    say_if_busy()
+
+
+def _print(listed: Sequence[ModelRow]) -> None:
+    from localspec.cli.pull import bytes_of_download  # noqa: PLC0415 - it is slow to import
+
+    for number, each in enumerate(listed, 1):
+        size = None if each.here else bytes_of_download(each.name)
+        text = f"{number}  {each.name}: {hint(each, size)}"
+        click.echo(click.wrap_text(text, columns_of(sys.stderr), "  ", " " * 5), err=True)
+
+
+def _other_sources_first(rows: Sequence[ModelRow]) -> list[ModelRow]:
+    """Return models with those first that come from elsewhere than the hub, too."""
+    registry = load_registry()
+
+    def is_on_hub_alone(row: ModelRow) -> bool:
+        target = None if row.pair is None else registry.find(row.pair.target)
+        return target is None or all(isinstance(each, HubSource) for each in target.sources)
+
+    return sorted(rows, key=is_on_hub_alone)
+
+
+def _why_no_hub() -> str:
+    """Return why the hub cannot be reached, as far as that is known without asking it; empty if nothing is."""
+    from localspec.models.hub import closed_by  # noqa: PLC0415 - it is slow to import
+
+    if is_offline():
+        return "localspec is offline"
+    return closed_by() or ("" if _has_route() else "this machine has no network")
+
+
+def _has_route() -> bool:
+    """Return whether this machine has a route to others, or the environment names another way to the hub."""
+    if any(map(os.environ.get, _OTHER_WAYS)):
+        return True
+    for family, address in _ELSEWHERE:
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return True
+    return False

@@ -18,10 +18,17 @@ from localspec.cli.options import (
     with_settings,
 )
 from localspec.cli.progress import ProgressLine, print_list
-from localspec.display import clean, clean_line, notice
+from localspec.display import clean, clean_line, notice, wrapped
 from localspec.errors import HistoryError, UsageError
 from localspec.session.conversation import History, StoredConversation, tags_of
-from localspec.session.export import Mask, exported, write_export
+from localspec.session.export import (
+    Counts,
+    FileTaken,
+    Mask,
+    exported,
+    masked_line,
+    write_export,
+)
 from localspec.storage.paths import data_dir
 
 _MOST_MATCHES, _LISTED, _DAY_S = 200, 10, 86400.0
@@ -161,7 +168,8 @@ def _confirm(chosen: list[StoredConversation], *, yes: bool) -> None:
         raise UsageError("stdin is not a terminal: to remove these, give --yes")
     messages = sum(each.n_messages for each in chosen)
     what = "this conversation" if len(chosen) == 1 else f"these {len(chosen)} conversations"
-    click.confirm(f"remove {what} ({messages} messages) for good?", abort=True, err=True)
+    question = wrapped(f"remove {what} ({messages} messages) for good?", sys.stderr)
+    click.confirm(question, abort=True, err=True)
 
 
 def _remove(archive: History, chosen: list[StoredConversation]) -> None:
@@ -186,20 +194,32 @@ def _remove(archive: History, chosen: list[StoredConversation]) -> None:
     help="What to mask: usual, for keys, passwords, addresses and numbers, or a FILE of rules, see docs/gates.md. "
     "Default: usual, in answers only; if you give it, your own messages are masked, too.",
 )
+@click.option("--force", is_flag=True, help="Write over a file that holds something else.")
 @click.pass_context
-def export(context: click.Context, number: str, file: Path | None, gate: str) -> None:
-    """Write conversation NUMBER to FILE.
+def export(
+    context: click.Context, number: str, file: Path | None, gate: str, *, force: bool
+) -> None:
+    """Write conversation NUMBER to FILE; - is stdout.
 
     As Markdown, or as JSON with every branch if FILE ends in .json. Without FILE, it is written to
     the current directory, and named after the title.
     """
+    own = context.get_parameter_source("gate") is not ParameterSource.DEFAULT
+    to, mask = "" if file is None else str(file), _mask(gate_rules(gate))
     with _opened() as archive:
-        to, mask = "" if file is None else str(file), _mask(gate_rules(gate))
-        own = context.get_parameter_source("gate") is not ParameterSource.DEFAULT
-        path, masked = write_export(archive, _chosen(archive, number), to, Path(), mask, own=own)
-    click.echo(path)
+        chosen, counts = _chosen(archive, number), Counts()
+        if to == "-":
+            text = exported(archive, chosen, "md", mask, None, counts, own=own)
+            click.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
+            masked = masked_line(counts)
+        else:
+            try:
+                path, masked = write_export(archive, chosen, to, Path(), mask, own=own, force=force)
+            except FileTaken as error:
+                raise UsageError(f"{error}, or give --force") from None
+            click.echo(path)
     if masked:
-        click.echo(f"{masked}: --gate off writes all")
+        click.echo(f"{masked}: --gate off writes all", err=to == "-")
 
 
 @contextmanager
@@ -208,13 +228,13 @@ def _opened(*, changes: bool = False) -> Iterator[History]:
     archive = History(data_dir() / "history")
     try:
         if archive.trouble is not None and (changes or not archive.is_readable):
-            raise HistoryError(archive.trouble)
+            raise HistoryError(archive.refusal)
         if line := archive.taken_in_line:
             notice(line)
         before = archive.trouble
         yield archive
         if archive.trouble != before:  # it could not be read, and seemed to be empty
-            raise HistoryError(str(archive.trouble))
+            raise HistoryError(archive.refusal)
     finally:
         archive.close()
 

@@ -231,7 +231,7 @@ def _update(
 def _finish(name: str, opened: Index, changes: Changes) -> None:
     """Print what changed, and add missing vectors."""
     contents = opened.contents()
-    parts = {**changes.news, "not text": changes.not_text}
+    parts = {**changes.news, "not text": len(changes.not_text)}
     news = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
     notice(
         f"{name}: {contents.files} files, {contents.passages} passages ({news or 'nothing changed'})"
@@ -240,6 +240,10 @@ def _finish(name: str, opened: Index, changes: Changes) -> None:
         notice(f"ask with `localspec run --docs {name}`")
     for each in changes.missing:
         notice(f"{printable(str(each))} is missing: its passages stay in the index")
+    if named := changes.not_text[:_MOST_UNREAD]:
+        hidden = len(changes.not_text) - len(named)
+        rest = f" and {hidden} more" if hidden else ""
+        notice(f"not text: {', '.join(map(printable, named))}{rest}")
     for path, why in changes.unread[:_MOST_UNREAD]:
         notice(f"skipped {printable(path)}: {why}")
     if (more := len(changes.unread) - _MOST_UNREAD) > 0:

@@ -13,10 +13,12 @@ from click.shell_completion import get_completion_class
 
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
 from localspec.display import notice, printable_line
-from localspec.errors import LocalspecError, UsageError, did_you_mean
+from localspec.entry_points import VERBS, EntryPoint, Verb, by_name
+from localspec.errors import LocalspecError, UsageError, did_you_mean, for_command_line
 
-# group: {verb: (module, summary)}. The module's attribute of the verb's name is its command.
-GROUPS = {
+# group: {verb: (module, summary)}. The module's attribute of the verb's name is its command. A group without verbs is the place of those
+# that plug-ins add to it.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Ask": {
         "run": ("localspec.cli.run", "Answer a prompt."),
         "chat": ("localspec.cli.chat", "Chat in the terminal."),
@@ -39,18 +41,9 @@ GROUPS = {
         ),
         "index": ("localspec.cli.index", "Index your files, to search them and ask about them."),
     },
-    "Serve": {
-        "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
-        "launch": ("localspec.cli.launch", "Start a coding agent on a local model."),
-        "ps": ("localspec.cli.servers", "List running servers."),
-        "stop": ("localspec.cli.servers", "Stop a server."),
-        "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
-        "worker": ("localspec.cli.system", "Let another machine use this one's devices."),
-    },
+    "Serve": {},
     "Speed": {
         "stats": ("localspec.cli.stats", "Show how well drafting works on this machine."),
-        "bench": ("localspec.cli.bench", "Measure drafting, or compare two settings."),
-        "tailor": ("localspec.cli.tailor", "Make a faster draft model for this machine."),
     },
     "This machine": {
         "config": ("localspec.cli.config", "Show and change settings."),
@@ -60,26 +53,7 @@ GROUPS = {
     },
 }
 MODULES = {verb: module for group in GROUPS.values() for verb, (module, _) in group.items()}
-# Verbs of earlier versions, and their new names.
-MOVED = {
-    "ab": "bench --compare",
-    "pair": "check, search or show",
-    "pair check": "check",
-    "pair list": "search",
-    "pair suggest": "show",
-    "alias": "import",
-    "export-proposals": "stats --export",
-    "telemetry wipe": "stats --wipe",
-    "telemetry path": "config show",
-    "telemetry status": "doctor",
-    "telemetry text": "config set telemetry text",
-    "telemetry keep": "config set telemetry_days N, or telemetry_megabytes N",
-    "telemetry": "config set telemetry off|on|text",
-    "store wipe": "stats --wipe",
-    "store status": "doctor",
-    "store add": "gone: it saved no time beyond drafting from the prompt",
-    "store": "config set store on|off",
-}
+"""The verbs of the core; see `added` for those of plug-ins."""
 # Names that other programs have for verbs, and the closest verbs to others of theirs.
 ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
 CLOSEST = {
@@ -140,24 +114,58 @@ def _add_offline(command: click.Command, flag: click.Option) -> None:
         command.params.append(flag)
 
 
+def added() -> tuple[dict[str, EntryPoint], tuple[str, ...]]:
+    """Return the entry points of the verbs of plug-ins by their names, and a line about each that has a name of another."""
+    return by_name(VERBS, {*MODULES, *ALIASES, "help"})
+
+
+def _declared(point: EntryPoint) -> Verb:
+    """Return what a plug-in says of its verb.
+
+    Raises:
+        UsageError: it cannot be imported, or is no verb.
+    """
+    verb = point.load()
+    if not isinstance(verb, Verb):
+        raise UsageError(
+            f"{point.value} of the package {point.package} is no localspec.api.Verb: repair or uninstall it"
+        )
+    return verb
+
+
+def _command(name: str) -> click.Command | None:
+    """Return the command of a verb, or None if there is no such verb.
+
+    Raises:
+        UsageError: it is a plug-in's, which is broken.
+    """
+    if name in MODULES:
+        module = importlib.import_module(MODULES[name])
+        # Names that Python has taken end in an underscore: `list_`, `import_`.
+        command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
+        return command
+    point = added()[0].get(name)
+    if point is None:
+        return None
+    added_command: click.Command = point.load(_declared(point).command)
+    return added_command
+
+
 class LazyGroup(click.Group):
     """A group that imports a verb's module only when that verb is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the verbs."""
-        return list(MODULES)
+        return [*MODULES, *added()[0]]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return the command of a verb, or None if there is no such verb."""
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name == "help":
             return _help
-        if cmd_name not in MODULES:
+        command = _command(cmd_name)
+        if command is None:
             return None
-        module = importlib.import_module(MODULES[cmd_name])
-        # Names that Python has taken end in an underscore: `list_`, `import_`.
-        name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
         for each in command.commands.values() if isinstance(command, click.Group) else [command]:
             if _DEBUG not in each.params:
                 _add_offline(each, _OFFLINE if cmd_name in _ONLINE else _UNSEEN)
@@ -170,30 +178,48 @@ class LazyGroup(click.Group):
         """Return the command that a command line begins with.
 
         Raises:
-            UsageError: there is no such command; the message has its new name, or similar ones.
+            UsageError: there is no such command; the message has similar ones.
         """
         verb = args[0]
-        for old in (" ".join(args[:2]), verb):
-            if old in MOVED:
-                now = MOVED[old]
-                now = now if now.startswith("gone") else f"localspec {now} now"
-                raise click.UsageError(f"localspec {old} is {now}")
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             closest = CLOSEST.get(verb)
-            hint = (
-                f"did you mean {closest}?" if closest else did_you_mean(verb, [*MODULES, *ALIASES])
-            )
+            names = [*self.list_commands(ctx), *ALIASES]
+            hint = f"did you mean {closest}?" if closest else did_you_mean(verb, names)
             if " " in verb:
                 hint = "to ask something, use `localspec run`"
             ctx.fail(f"there is no command {verb[:40]!r}{hint and f': {hint}'}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the verbs in their groups, without importing them."""
-        width = max(map(len, MODULES))
-        for group, verbs in GROUPS.items():
+        """Write the verbs in their groups, and which verbs of plug-ins cannot be used; no verb itself is imported."""
+        groups, troubles = _grouped()
+        width = max(len(verb) for verbs in groups.values() for verb, _ in verbs)
+        for group, verbs in groups.items():
             with formatter.section(group):
-                formatter.write_dl([(verb.ljust(width), text) for verb, (_, text) in verbs.items()])
+                formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs])
+        if troubles:
+            with formatter.section("Plug-ins that cannot be used"):
+                for each in troubles:
+                    formatter.write_text(printable_line(each))
+
+
+def _grouped() -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
+    """Return verbs and their summaries by group, and a line about each of a plug-in that cannot be used."""
+    points, refused = added()
+    declared, troubles = list[tuple[int, str, Verb]](), list(refused)
+    for name, point in points.items():
+        try:
+            verb = _declared(point)
+            declared.append((verb.place, name, verb))
+        except UsageError as error:
+            troubles.append(str(error))
+    groups = {
+        group: [(name, text) for name, (_, text) in verbs.items()]
+        for group, verbs in GROUPS.items()
+    }
+    for _, name, verb in sorted(declared, key=lambda each: each[0]):
+        groups.setdefault(verb.group, []).append((name, verb.summary))
+    return {group: verbs for group, verbs in groups.items() if verbs}, troubles
 
 
 @click.group(
@@ -254,7 +280,7 @@ def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.ClickException):
         return _advised(error), error.exit_code
     if isinstance(error, LocalspecError):
-        return str(error), error.exit_code
+        return for_command_line(error), error.exit_code
     if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_ROOM):
         return _NO_MEMORY, 1
     if _NO_THREAD in str(error) or (isinstance(error, OSError) and error.errno == errno.EAGAIN):
@@ -325,7 +351,7 @@ def io_failed(error: OSError) -> int:
 def _io_failure(error: OSError) -> str:
     reason = error.strerror or str(error)
     if error.filename:
-        return f"{error.filename}: {reason}"
+        return f"{error.filename}: {reason}; check it, its permissions and its disk"
     return f"reading or writing failed ({reason}): check the disk and the output"
 
 

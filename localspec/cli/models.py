@@ -4,7 +4,8 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,20 @@ from typing import Any
 import click
 
 from localspec.chat.call_finder import offers_tools
+from localspec.chat.thinking import thinking_tags
 from localspec.cli.options import complete_models, json_option, require_model
 from localspec.cli.progress import fields, print_json, print_list, print_table
+from localspec.config import resolve as config
 from localspec.config.own import write_keys
-from localspec.display import notice
-from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
-from localspec.launch.rows import ModelRow, model_rows
+from localspec.display import notice, wrapped
+from localspec.entry_points import command_lines
+from localspec.errors import (
+    LocalspecError,
+    ModelUnavailable,
+    PairMismatch,
+    UsageError,
+    did_you_mean,
+)
 from localspec.models.architectures import how_it_drafts, why_no_layer_inputs
 from localspec.models.entries import HEADS, MODEL_NAME, HubName, Medium, ModelEntry
 from localspec.models.gguf import read_header, read_model
@@ -30,12 +39,15 @@ from localspec.models.inventory import (
     plan_removal,
     remove,
 )
+from localspec.models.ledger import IMPORTS
 from localspec.models.mmproj import ENCODERS, encoded, in_words, mmproj_of, takes, why_no_mmproj
 from localspec.models.names import import_file, look_up, resolve
 from localspec.models.pairs import Fit, PairReport, Side, check_pair, quoted, suggest
 from localspec.models.registry import USER_FILE, Registry, load_registry
 from localspec.models.repository import model_header
 from localspec.models.store import Store
+from localspec.plan.model_list import ModelRow, model_rows
+from localspec.session.model_lines import cells, marks_of, sizes_of, words_of
 from localspec.storage.files import size_text
 from localspec.storage.paths import config_dir, data_dir, shown
 
@@ -52,14 +64,23 @@ def search(words: tuple[str, ...], json_: bool) -> None:
     """
     registry, text = load_registry(), " ".join(words).lower()
     rows = model_rows(registry)
-    matches = [each for each in rows if all(word in each.words for word in text.split())]
+    matches = [each for each in rows if all(word in words_of(each) for word in text.split())]
     if text and not matches:
         family = registry.like(text)
         matches = [each for each in rows if each.name in family]
     if not matches:
+        # What one description alone says finds nothing else: "did you mean nothing?", of one that knows nothing.
+        counts = Counter(w for row in rows for w in {*re.findall(r"[a-z]{3,}", words_of(row))})
+        names = {w for row in rows for w in re.findall(r"[a-z]{3,}", row.name)}
+        known = names | {word for word, count in counts.items() if count > 1}
+        meant = filter(
+            None, (did_you_mean(word, known) for word in text.split() if word not in known)
+        )
+        if hint := next(meant, ""):
+            raise ModelUnavailable(f"nothing matches {' '.join(words)[:80]!r}: {hint}")
         registry.require(" ".join(words))
         raise ModelUnavailable(f"nothing matches {' '.join(words)[:80]!r}: try fewer words")
-    table = (row.cells(" · ".join(filter(None, (row.about, row.marks)))) for row in matches)
+    table = (cells(row, " · ".join(filter(None, (row.about, marks_of(row))))) for row in matches)
     print_list([_row_facts(row, registry) for row in matches], table, "", json_=json_)
 
 
@@ -140,10 +161,12 @@ def show(name: str, program: str | None, json_: bool) -> None:
         name = registry.pairs[name].target
     facts: dict[str, Fact] = {**facts_of(name, registry, Store(data_dir()))}
     if isinstance(facts.get("path"), str):
-        facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).tool_template)
+        header = read_model(Path(str(facts["path"])))
+        facts["tools"] = offers_tools(header.tool_template)
+        facts["thinking"] = bool(thinking_tags(header.chat_template or "")) or None
     row = _row(registry.name(name), str(facts["name"]), registry)
     if row is not None and row.pair is not None:
-        facts |= {"good_for": row.about or None, "thinking": row.thinking}
+        facts |= {"good_for": row.about or None, "thinking": row.thinking or facts.get("thinking")}
         facts |= {"draft_model": row.pair.draft_model, "draft_bytes": row.draft_bytes}
     target = registry.find(str(facts["name"]))
     if target is not None:
@@ -164,18 +187,18 @@ def show(name: str, program: str | None, json_: bool) -> None:
         return
     size = facts.pop("size_bytes", None)
     facts.pop("draft_bytes", None)
-    known = row.sizes if row is not None else size_text(size) if isinstance(size, int) else None
+    known = sizes_of(row) if row is not None else size_text(size) if isinstance(size, int) else None
     known_facts = {"name": facts.pop("name"), "size": known, **facts}
     lines = [(key, _text(key, each)) for key, each in known_facts.items() if each is not None]
     for at, each in enumerate(drafts):
         lines.append(("" if at else "drafts", f"{each.draft_model}: {'; '.join(each.reasons)}"))
-    print_table(lines, whole=True)
+    print_table(
+        ((_LABELS.get(key, key.replace("_", " ")), text) for key, text in lines), whole=True
+    )
 
 
 def _show_launch(name: str, program: str, registry: Registry, *, json_: bool) -> None:
-    from localspec.launch.other_engines import launch_of  # noqa: PLC0415 - no other verb needs it
-
-    launch = launch_of(name, program, registry)
+    launch = command_lines("server", name, program, registry)
     if json_:
         print_json(asdict(launch))
         return
@@ -213,14 +236,16 @@ def _row(name: str, model: str, registry: Registry) -> ModelRow | None:
     return next(iter([*(row for row in rows if row.name == name), *of_model]), None)
 
 
+_LABELS = {"n_vocab": "vocabulary"}
 _TOKENIZERS = {"gpt2": "BPE", "llama": "SentencePiece", "bert": "WordPiece", "t5": "Unigram"}
 _SOURCES = {"hub": "Hugging Face", "wheels": "Python packages"}
 
 
 def _text(key: str, value: object) -> str:
     match key, value:
-        case "weights", int(count):
-            return f"{count / 1e9:.2f} billion" if count >= 1e9 else f"{count / 1e6:.0f} million"
+        case "n_vocab" | "weights", int(count):
+            few = f"{count:,} tokens" if key == "n_vocab" else f"{count / 1e6:.0f} million"
+            return few if count < 1e9 else f"{count / 1e9:.2f} billion"
         case _, bool(has):
             return "yes" if has else "no"
         case "here_bytes", int(size):
@@ -364,13 +389,21 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
     without --copy: of these, only the name is removed.
     """
     registry, store = load_registry(), Store(data_dir())
-    removal = plan_removal([each for each in names if not _is_own_alias(each)], registry, store)
+    models = [each for each in names if not _is_own_alias(each)]
+    removal = plan_removal(models, registry, store)
+    absent = [each for each in models if plan_removal([each], registry, store).is_empty]
     for each in filter(_is_own_alias, names):
         write_keys(config_dir() / USER_FILE, {each: None}, "aliases")
         click.echo(f"removed the name {each}; {registry.aliases[each]} stays")
-    if removal.items and not yes and sys.stdin.isatty():
-        what = ", ".join(item.name for item in removal.items)
-        click.confirm(f"remove {what} ({size_text(removal.frees_bytes)})?", abort=True, err=True)
+    if removal.items and not yes:
+        what, used = ", ".join(item.name for item in removal.items), _used(names, removal)
+        if sys.stdin.isatty():
+            why = f"; {used}" if used else ""
+            size = size_text(removal.frees_bytes)
+            question = wrapped(f"remove {what} ({size}){why}?", sys.stderr)
+            click.confirm(question, abort=True, err=True)
+        elif used:
+            raise UsageError(f"{used}: to remove {what} all the same, give --yes")
     lines = [f"removed {item.name}{_what_stays(item, removal)}" for item in removal.items]
     freed = remove(removal, store)
     if removal.items:
@@ -378,6 +411,35 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
     if removal.stays:
         reasons = "; ".join(f"{item.name} stays, because {why}" for item, why in removal.stays)
         raise LocalspecError(f"{reasons}: to remove both, name both")
+    if absent:
+        are = "is" if len(absent) == 1 else "are"
+        raise ModelUnavailable(
+            f"{' and '.join(absent)} {are} not on this machine: `localspec list` shows what is"
+        )
+
+
+def _used(names: Sequence[str], removal: Removal) -> str:
+    """Return which model that goes is the default, or loaded in a server or another program; empty if none is."""
+    # Other verbs need none of these.
+    from localspec.engine.running import servers  # noqa: PLC0415
+    from localspec.storage.locks import is_held  # noqa: PLC0415
+
+    going = {*names, *(item.name for item in removal.items)}
+    settings = config.resolve({})
+    used = [
+        f"{each} is your default model"
+        for each in dict.fromkeys((settings["pair"].value, settings["target"].value))
+        if each in going
+    ]
+    by_servers = [
+        f"server {each.pid} uses {each.model}"
+        for each in servers()
+        if going & {each.model, *each.models}
+    ]
+    loaded = [each.name for each in removal.items if each.path is not None and is_held(each.path)]
+    if loaded and not by_servers:
+        used.append(f"a program has {' and '.join(loaded)} loaded")
+    return " and ".join([*used, *by_servers])
 
 
 def _what_stays(item: Item, removal: Removal) -> str:
@@ -400,13 +462,19 @@ def import_(model: str | None, name: str | None, copy: bool) -> None:
         localspec import ~/models/my-7b.gguf --name mine
         localspec import qwen3-4b --name fast
 
-    A file is checked first; an mmproj file beside it, which lets it see or hear, comes along. Without arguments, lists the other names of models; `localspec rm fast`
+    A file is checked first; an mmproj file beside it, which lets it see or hear, comes along. Without arguments, lists the names that were given to models and files; `localspec rm fast`
     removes one that you gave.
     """  # noqa: D301 - click keeps lines behind a \b
     registry = load_registry()
     if model is None:
         for each, model_name in registry.aliases.items():
             click.echo(f"{each} = {model_name}")
+        store = Store(data_dir())
+        for each, entry in IMPORTS.load(store.root).items():
+            path = store.path_of(entry)
+            click.echo(
+                f"{each} = {'a file that is gone' if path is None else shown(path.resolve())}"
+            )
     elif Path(model).expanduser().is_file() or not registry.knows(model):
         path, store = Path(model).expanduser(), Store(data_dir())
         click.echo(import_file(path, name, registry, store, copy=copy).name)

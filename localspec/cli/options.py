@@ -22,10 +22,12 @@ from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, load_registry
 from localspec.options import (
     GRAMMARS,
+    Abilities,
     LaunchOptions,
     Option,
     ReplyOptions,
     SamplingParams,
+    abilities,
     changed,
     descriptions,
     options_of,
@@ -114,7 +116,7 @@ def require_model(word: str) -> str:
 SECTIONS = {
     "Model": (
         ("model", "models", "keep_alive", "pin", "ctx", "offline", "server"),
-        ("pair", "target", "mmproj", "kv_type", "own", "server_key_file"),
+        ("pair", "target", "mmproj", "kv_type", "prompt_cache", "own", "server_key_file"),
     ),
     "Drafting": (
         ("draft", "draft_model", "exact"),
@@ -132,7 +134,7 @@ SECTIONS = {
         ("persona", "grammar", "lark", "keep", "raw", "workload", "template_kwargs"),
     ),
     "Files and tools": (
-        ("files", "template", "docs", "tools", "mcp"),
+        ("files", "listen", "template", "docs", "tools", "mcp"),
         ("params", "docs_tokens", "tool_rules"),
     ),
     "Machine": (
@@ -346,7 +348,7 @@ def _read_grammar(_context: click.Context, flag: click.Parameter, value: str | N
 def _read_draft(_context: click.Context, _flag: click.Parameter, value: str | None) -> str | None:
     """Return a draft mode, with or without a length; a wrong one is refused before anything is loaded."""
     if value is not None:
-        from localspec.launch.drafting import draft_mode  # noqa: PLC0415 - most do not give it
+        from localspec.plan.draft_mode import draft_mode  # noqa: PLC0415 - most do not give it
 
         try:
             draft_mode(value)
@@ -505,7 +507,7 @@ class Settings:
             UsageError: a value is out of range.
         """
         registry, values = load_registry(), self.values
-        if self.server is not None:  # whose own sampling holds
+        if not self.can.local_files:  # a server's own sampling holds
             return changed(ReplyOptions(), values)
         name = model or values["target"] or values["pair"] or registry.default_pair
         from localspec.models.sampling import recommended  # noqa: PLC0415 - reads headers
@@ -540,13 +542,16 @@ class Settings:
         return not {"pair", "target", "server"} <= self.unset
 
     @property
-    def server(self) -> str | None:
-        """The server that answers instead of models of this machine."""
-        return self.values["server"]  # type: ignore[no-any-return]  # so it is declared
+    def can(self) -> Abilities:
+        """What the engine can do that answers."""
+        server: str | None = self.values["server"]
+        return abilities(server)
 
     @property
     def given_sampling(self) -> tuple[str, ...]:
-        """The names of sampling options that were set, to whatever value."""
+        """The names of sampling options that were set where a server's own hold besides, to whatever value."""
+        if self.can.local_files:
+            return ()
         names = (each.name for each in options_of(SamplingParams))
         return tuple(each for each in names if each in KEYS and each not in self.unset)
 
@@ -585,8 +590,12 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     resolved = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
     values = {name: each.value for name, each in resolved.items()}
     values["offline"] = values["offline"] or is_network_closed()
-    if values["server"] is not None:
-        values |= _remote(values["server"], given)
+    server = values["server"]
+    assert server is None or isinstance(server, str)  # noqa: S101 - so it is declared
+    values |= _without_abilities(abilities(server), given)
+    if server is not None and values["draft"] != "off":  # said of models of this machine
+        unsaid = {each.name: each.default for each in _FLAGS if each.name not in given}
+        values |= {name: unsaid[name] for name in _PROPOSING if name in unsaid}
     if mirrors := values["mirrors"]:
         assert isinstance(mirrors, tuple)  # noqa: S101 - so it is declared
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
@@ -595,30 +604,23 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     return Settings({**values, **others}, frozenset(unset), given)
 
 
-_LOCAL = {each.name for each in _LAUNCH} - {
-    *("server", "server_key_file", "pair", "target", "ctx", "offline")
-} | {"stop_loops"}
-"""Options of models of this machine."""
-
-
-def _remote(server: object, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what other values options have where a server answers: those of this machine's models none.
+def _without_abilities(can: Abilities, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what other values options have where an engine lacks what they need: their defaults.
 
     Raises:
         UsageError: flags say something of these; settings are meant for other times.
     """
-    if given.get("own"):
-        raise UsageError(f"--own and --server {server} cannot be combined: give one of them")
-    for name in given:
-        if name in _LOCAL:
-            raise UsageError(
-                f"--{name.replace('_', '-')} is for models of this machine, and the server {server} answers: remove it, or use --own"
-            )
-    usual: dict[str, Any] = {each.name: each.default for each in _FLAGS if each.name in _LOCAL}
-    model = given.get("model")
-    return {**usual, **({"pair": None, "target": model} if model else {})}
+    if given.get("own") and can.at:
+        raise UsageError(f"--own and --server {can.at} cannot be combined: give one of them")
+    lacking = {each.name: each.default for each in _FLAGS if not can.has(each.needs or "")}
+    for name in filter(lacking.__contains__, given):
+        can.require("local_files", f"--{name.replace('_', '-')}", ": remove it, or use --own")
+    named = given.get("model") if lacking else None
+    return {**lacking, **({"pair": None, "target": named} if named else {})}
 
 
+_PROPOSING = ("draft", "draft_model")
+"""Options of what proposes for a server, too."""
 # `system` is a flag of some verbs and a setting of others: these get both.
 _SETTABLE = {each.name for each in _FLAGS} | KEYS.keys() - {"system"} | {MODEL}
 

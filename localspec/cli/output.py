@@ -158,7 +158,7 @@ _ENDINGS = {
     StopReason.LENGTH: "cut off at --max-tokens",
     StopReason.LOOP: "stopped, it repeated itself",
     StopReason.CANCELLED: "interrupted",
-    StopReason.CONTEXT_FULL: "cut off, the context is full: raise --ctx",
+    StopReason.CONTEXT_FULL: "cut off, the context is full",
     StopReason.GATED: "stopped by a rule of --gate",
 }
 
@@ -173,7 +173,9 @@ class RunOutcome:
         draft_model: the draft model's; None without one.
         load_s: seconds that loading took.
         no_drafting: why nothing was drafted, in about five words.
+        reason: why it was drafted as it was, a sentence.
         replies: all replies and the results of their calls, in order.
+        can_grow: whether the context may be made larger.
     """
 
     reply: Reply
@@ -181,7 +183,9 @@ class RunOutcome:
     draft_model: str | None
     load_s: float
     no_drafting: str = ""
+    reason: str = ""
     replies: "Sequence[Reply | CarriedOut]" = ()
+    can_grow: bool = True
 
     def as_json(
         self, workload: str, cited: Mapping[str, Any] | None = None, *, bound: bool = False
@@ -205,7 +209,7 @@ class RunOutcome:
             "model": {"target": self.target, "draft_model": self.draft_model},
             "usage": usage(reply),
             "timings": {"load_s": rounded(self.load_s), **timings(reply)},
-            "speculation": speculation(reply),
+            "speculation": speculation(reply, self.reason),
             **({"note": reply.note} if reply.note else {}),
         }
         if rounds := list(_rounds(self.replies)):
@@ -218,12 +222,14 @@ class RunOutcome:
         parts = [shown(self.target), f"{reply.completion_tokens} tokens"]
         if reply.tokens_per_s is not None:
             parts.append(f"{reply.tokens_per_s:.1f} tokens/s")
-        tokens, idle = reply.acceptance, self.no_drafting
-        parts.append(drafting_text(tokens.drafted, tokens.accepted, reply.gain_ratio, idle))
+        tokens, why = reply.acceptance, self.no_drafting or reply.no_gain
+        parts.append(drafting_text(tokens.drafted, tokens.accepted, reply.gain_ratio, why))
         if tokens.branched:
             parts.append(f"{tokens.caught} of {tokens.branched} second choices accepted")
         if reply.stop_reason in _ENDINGS:
             parts.append(_ENDINGS[reply.stop_reason])
+            if reply.stop_reason is StopReason.CONTEXT_FULL and self.can_grow:
+                parts[-1] += ": raise --ctx"
         return " · ".join([*parts, f"seed {reply.seed}"])
 
 

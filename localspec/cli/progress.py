@@ -6,13 +6,22 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 from rich.cells import cell_len
 
-from localspec.display import columns_of, cut, duration_text, measuring_text, notice, table
+from localspec.display import (
+    columns_of,
+    cut,
+    duration_text,
+    measuring_text,
+    notice,
+    say,
+    shortened,
+    table,
+)
 from localspec.storage.paths import shown
 
 if TYPE_CHECKING:
@@ -23,8 +32,11 @@ if TYPE_CHECKING:
     from localspec.models.transfer import Progress as Transfer
 
 _REDRAW_S = 0.1
+_SKIP = " (--draft off needs none)"
+"""How to be answered without a measurement that decides how far to draft."""
 _LONGEST_NAME = 40
 _ESTIMATED_AFTER_S = 3.0
+_INDENT, _LEAST_LAST = 4, 20
 _WIDE = 79
 """Cells for the bar and the sizes of a download."""
 
@@ -35,10 +47,35 @@ def columns() -> int:
 
 
 def print_table(rows: Iterable[Sequence[str]], *, whole: bool = False) -> None:
-    """Print rows in columns; on a terminal, only as much of each as fits a line, unless they are wanted whole."""
-    cuts = sys.stdout.isatty() and not whole
-    for line in table(rows):
-        click.echo(cut(line, columns_of(sys.stdout)) if cuts else line)
+    """Print rows in columns; on a terminal, whole words that fit a line, or with `whole` lines whose last column goes on below itself."""
+    every, width = [*rows], columns_of(sys.stdout)
+    before = 2 * (len(every[0]) - 1) if every else 0
+    before += sum(max(map(cell_len, cells)) for cells in [*zip(*every, strict=True)][:-1])
+    is_narrow = before > width - _LEAST_LAST
+    indent = " " * (_INDENT if is_narrow else before)
+    at_terminal = sys.stdout.isatty()
+    lines = map("  ".join, every) if at_terminal and is_narrow else table(every)
+    for row, line in zip(every, lines, strict=True):
+        if not at_terminal or (whole and " " not in row[-1]):  # a path or a digest is copied as one
+            click.echo(line)
+        elif whole:
+            click.echo(_filled(line, width, indent))
+        else:
+            click.echo(shortened(line, width))
+
+
+def _filled(line: str, width: int, indent: str) -> str:
+    """Return a line as several, broken between words alone."""
+    import textwrap  # noqa: PLC0415 - of few tables
+
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=indent,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def print_list(
@@ -55,7 +92,7 @@ def print_list(
     elif documents:
         print_table(rows, whole=whole)
     else:
-        click.echo(empty, err=True)
+        say(empty)
 
 
 def fields(value: object, names: str) -> dict[str, Any]:
@@ -112,9 +149,10 @@ class ProgressLine:
         if self.drawn:
             print(f"\r\x1b[K{cut(text, columns())}", end="", file=sys.stderr, flush=True)
 
-    def report(self, text: str, *, at_once: bool = False) -> None:
-        """Draw a text or print it as a notice, if one is due."""
+    def report(self, text: str | Callable[[], str], *, at_once: bool = False) -> None:
+        """Draw a text, or what makes one, or print it as a notice, if one is due."""
         if self._enabled and (self._is_due() or at_once):
+            text = text if isinstance(text, str) else text()
             (self.draw if self.drawn else notice)(text)
 
     def show(self, moment: "Notice") -> None:
@@ -164,13 +202,16 @@ class ProgressLine:
         passed_s = now - begun_s
         known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
         left = f", {duration_text(passed_s / share - passed_s)} left" if known else ""
+        text = measuring_text(shown(name))
+        skip = "" if name.endswith(("--exact", "reading")) else _SKIP
         if self._enabled and not self.drawn and begun_s == now:
-            notice(measuring_text(shown(name)))
+            notice(text + skip)
         elif self._enabled and not self.drawn and left and name not in self._estimated:
             self._estimated.add(name)
             notice(f"measured {share:.0%}{left}")
-        where = measuring_text(name).partition(name)[2]
-        self._draw_name("measuring ", name, f"{where}  {share:.0%}{left}")
+        done = f"  {share:.0%}{left}"
+        skip = skip if len(text + skip + done) <= columns() else ""
+        self._draw_name("measuring ", name, measuring_text(name).partition(name)[2] + skip + done)
 
     def _draw_name(self, before: str, name: str, after: str) -> None:
         """Draw a line with as much of the end of a name as fits."""

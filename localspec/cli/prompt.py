@@ -37,6 +37,7 @@ from localspec.session.attachments import (
     question_with,
     read_attachment,
     unmatched,
+    unmatched_line,
 )
 from localspec.session.citing import citations, passages_in
 from localspec.session.documents import Docs
@@ -162,7 +163,7 @@ def stored_conversation(name: str) -> "StoredConversation":
 
 
 def read_prompt(argument: str | None) -> str:
-    """Return the prompt: the argument, stdin, or the argument followed by stdin.
+    """Return the prompt: the argument, stdin, or stdin followed by the argument.
 
     An argument `-`, or none, reads stdin. With an argument, stdin is read only if it is a pipe
     or a file: it is context for the prompt.
@@ -181,7 +182,7 @@ def read_prompt(argument: str | None) -> str:
     if not argument.strip():
         raise UsageError("the prompt is empty: write something, or leave it out to read stdin")
     context = _read_stdin() if _stdin_has_context() else ""
-    return f"{argument}\n\n{context}" if context.strip() else argument
+    return f"{context}\n\n{argument}" if context.strip() else argument
 
 
 def _stdin_has_context() -> bool:
@@ -232,13 +233,13 @@ def _stdin_attachment() -> Attachment:
 
 def require_hearing(load: LaunchOptions) -> None:
     """Raise UsageError if a target is known not to take sounds; a server knows that itself."""
-    from localspec.launch.names import named_models  # noqa: PLC0415 - few speak
     from localspec.models.entries import HubName  # noqa: PLC0415
     from localspec.models.gguf import read_header  # noqa: PLC0415
     from localspec.models.mmproj import encoded, model_that_takes, takes  # noqa: PLC0415
     from localspec.models.names import resolve  # noqa: PLC0415
+    from localspec.models.requested import named_models  # noqa: PLC0415 - few speak
 
-    if load.server is not None:
+    if not load.can.local_files:
         return
     registry = load_registry()
     name = named_models(load, registry)[0]
@@ -440,6 +441,9 @@ class QuestionFlags:
             for name in dict.fromkeys(self.files)
         ]
         mentioned = attached(typed, folder)
+        for each in () if quiet else files:
+            if isinstance(each, DocumentPart) and not each.text.strip():
+                notice(f"{printable(each.name)} is empty: nothing of it is read")
         for each in mentioned:  # also where little is printed: a text from elsewhere may name files
             notice(f"attached: {printable(label(each))}")
         files += mentioned
@@ -447,7 +451,7 @@ class QuestionFlags:
             if "/" in name or Path(name).suffix:
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")
             if not quiet:
-                notice(f"no file matches {name}: sent as text")
+                notice(unmatched_line(name, folder))
         passages = index.documents(typed or text, before)
         if (missed := index.missed_line(passages)) and not quiet:
             notice(missed)

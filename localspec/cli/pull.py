@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,22 @@ from localspec.cli.options import (
 )
 from localspec.cli.progress import ProgressLine, fields, print_json, print_table
 from localspec.config.resolve import is_offline
-from localspec.display import notice, printable
+from localspec.display import notice, printable, say, wrapped
 from localspec.errors import LocalspecError, ModelUnavailable
-from localspec.launch.fit import forecast
-from localspec.launch.memories import memories
-from localspec.launch.rows import ModelRow, model_rows
-from localspec.launch.worth import why_idle
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.entries import Medium, ModelEntry, Purpose
-from localspec.models.memory import encoder_bytes
 from localspec.models.mmproj import WORDS, in_words, takes
 from localspec.models.pull import Wanted, bytes_to_fetch, fetch, files_of_all, require_room, wanted
-from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
 from localspec.models.registry import load_registry
 from localspec.models.repository import model_header
 from localspec.models.store import Store
 from localspec.options import LaunchOptions
+from localspec.plan.fit import forecast
+from localspec.plan.memories import memories
+from localspec.plan.memory import encoder_bytes
+from localspec.plan.model_list import ModelRow, model_rows
+from localspec.plan.recommend import Memory, Recommendation, Suits, recommend
+from localspec.session.model_lines import cells, outlook, rounded
 from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import data_dir
 
@@ -100,21 +101,35 @@ def download(name: str) -> None:
         LocalspecError: it cannot be had.
     """
     with unwind_on_terminate(), ProgressLine(enabled=True) as line:
-        downloads = [
-            _without_idle(each, quiet=True) for each in wanted([name], offline=is_offline())
-        ]
-        fetch(files_of_all(downloads), offline=is_offline(), progress=line.download)
+        files = _chosen_files(name, offline=is_offline())
+        fetch(files, offline=is_offline(), progress=line.download)
+
+
+def bytes_of_download(name: str) -> int | None:
+    """Return how much `download` would fetch of a model, by what is known without the hub; None where only that knows."""
+    with suppress(LocalspecError):
+        files = _chosen_files(name, offline=True)
+        entries = [each for each in files if isinstance(each, ModelEntry)]
+        return bytes_to_fetch(entries, Store(data_dir()))
+    return None
+
+
+def _chosen_files(name: str, *, offline: bool) -> list[ModelEntry | Path]:
+    every = wanted([name], offline=offline)
+    return files_of_all(_without_idle(each, quiet=True) for each in every)
 
 
 def _without_idle(download: Wanted, *, quiet: bool) -> Wanted:
     """Return a download without its draft model, and print why, if that would not pay on this machine."""
     if download.draft_model is None:
         return download
-    why = why_idle(download.name, download.target, download.draft_model)
+    from localspec.plan.facts import why_not_pulled  # noqa: PLC0415 - few have one
+
+    why = why_not_pulled(download.name, download.target, download.draft_model)
     if why is None:
         return download
     if not quiet:
-        notice(why)
+        notice(why.text)
     return Wanted(download.name, download.target)
 
 
@@ -183,7 +198,10 @@ class Preview:
             options = self._launch.load
             draft_options = self._launch.draft_load(options)
             small = (*headers[1:], None)[0]
-            expected = forecast(headers[0], small, options, draft_options, encoder)
+            from localspec.plan.facts import free_memory  # noqa: PLC0415 - not of every download
+
+            free = free_memory()
+            expected = forecast(headers[0], small, options, draft_options, free, encoder)
             (first, *rest), problems = expected.lines or ("",), [*expected.problems]
             lines = [f"{each.name} {first}", *rest] if first else []
         for line in lines:
@@ -209,9 +227,8 @@ class Preview:
             self._notify(sizes)
             return
         question = "download it anyway?" if self._problems else "download it?"
-        click.confirm(
-            f"localspec: {sizes}: {question}", default=not self._problems, abort=True, err=True
-        )
+        question = wrapped(f"localspec: {sizes}: {question}", sys.stderr)
+        click.confirm(question, default=not self._problems, abort=True, err=True)
 
 
 @click.command("recommend")
@@ -240,29 +257,34 @@ def recommend_(code: bool, images: bool, audio: bool, json_: bool) -> None:
     for place in places:
         free = "" if place.free_bytes is None else f", {size_text(place.free_bytes)} free now"
         speed = "" if place.bytes_per_s is None else f", read at {place.bytes_per_s / 1e9:.0f} GB/s"
-        click.echo(f"{place.name}: {size_text(place.total_bytes)}{free}{speed}", err=True)
-    others = taken_by_others()
-    if others is not None and others[0] >= GIVES_WAY:
-        busy = f"other programs are using {others[0]:.1f} of {others[1]} cores"
-        notice(f"{busy}; the predicted speeds are for an idle machine")
+        say(f"{place.name}: {size_text(place.total_bytes)}{free}{speed}")
+    say_if_busy()
     if not proposals:
         what = f"no model for {purpose}" + (f" that takes {in_words(media)}" if media else "")
         demo = "" if media else f": try {registry.default_pair}, a tiny demo model"
         raise ModelUnavailable(f"{what} fits this machine's memory{demo}")
     pairs = [(rows[each.pair], _reason(each)) for each in proposals]
-    print_table(row.cells(f"{reason}: {row.about}") for row, reason in pairs)
+    print_table((cells(row, f"{reason}: {row.about}") for row, reason in pairs), whole=True)
     first = rows[proposals[0].pair]
     start = (
         "start the first with `localspec chat" if first.here else "download it with `localspec pull"
     )
-    click.echo(f"{start} {first.name}`", err=True)
+    say(f"{start} {first.name}`")
+
+
+def say_if_busy() -> None:
+    """Print that speeds are lower than predicted while other programs are busy; nothing if none is."""
+    others = taken_by_others()
+    if others is not None and others[0] >= GIVES_WAY:
+        busy = f"other programs are using {others[0]:.1f} of {others[1]} cores"
+        notice(f"{busy}; the predicted speeds are for an idle machine")
 
 
 def _reason(proposal: Recommendation) -> str:
     speed, memory = proposal.tokens_per_s, proposal.memory
     how = "measured on this machine" if proposal.is_measured else "estimated"
     foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s {how}"
-    foreseen += proposal.outlook
+    foreseen += outlook(proposal)
     note = {
         Suits.WELL: "",
         Suits.SLOW: ", slow here",

@@ -55,19 +55,13 @@ from localspec.cli.prompt import (
 from localspec.cli.tools import RepliesAndCalls, ToolFlags, typed_answer
 from localspec.decoding.round import StopReason
 from localspec.display import notice, printable
-from localspec.engine.engine import (
-    Engine,
-    EngineGone,
-    FirstRequest,
-    Interrupted,
-    entered,
-    iterate,
-)
+from localspec.engine.engine import Engine, Needs
 from localspec.engine.protocol import Downloading, Load, Notice
-from localspec.errors import ContextOverflow, LocalspecError, UsageError
+from localspec.engine.sync import entered, iterate, run_sync
+from localspec.errors import ContextOverflow, EngineGone, Interrupted, LocalspecError, UsageError
 from localspec.launch.engine import open_engine
-from localspec.launch.names import name_of, with_names
 from localspec.messages import Message
+from localspec.models.requested import name_of, with_names
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
@@ -153,7 +147,7 @@ def run(
     conversation = None
     if go_on is not None:
         conversation, words = conversation_and_words(go_on, words)
-    remote = settings.server is not None
+    remote = not settings.can.local_files
     model, prompt = model_and_prompt(words, chosen=settings.named_model is not None, remote=remote)
     settings = settings.with_model(model)
     prompt = question.templated(prompt)
@@ -186,14 +180,32 @@ def run(
         gate=settings.gate,
     )
     load = Load(
-        launch, keep=tools.wanted, workload=workload, given=settings.given_sampling * remote
+        launch,
+        calls=tools.wanted,
+        workload=workload,
+        given=settings.given_sampling,
+        own=settings.own,
     )
-    answer = RunAnswer(load, request, turns, output, saved, message, default, own=settings.own)
-    unsaved = None
+    answer = RunAnswer(load, request, turns, output, saved, message, default)
+    with ExitStack() as engine:  # which has to keep what it read: that waits until all is printed
+        return _answered(answer, engine, settings, text, output, workload)
+
+
+def _answered(
+    answer: "RunAnswer",
+    engine: ExitStack,
+    settings: Settings,
+    text: str,
+    output: OutputFlags,
+    workload: str | None,
+) -> int:
+    """Have a question answered, save it, and report; return the exit code."""
+    saved, unsaved = answer.saved, None
     try:
-        outcome = answer.outcome()
+        outcome = answer.outcome(engine)
         if saved is not None and outcome is not None:
-            saved.set_pair(saved.pair if remote else name_of(with_names(launch)))
+            if settings.can.local_files:
+                saved.set_pair(name_of(with_names(settings.launch)))
             days = settings.values["history_days"]
             saved.history.expire(days, lambda: saved.conversation, most=_MOST_EXPIRED)
     finally:
@@ -201,10 +213,10 @@ def run(
             notice(unsaved.line)
     if outcome is None:
         return INTERRUPTED
-    code = _report(outcome, text, request, output, workload) or (
+    code = _report(outcome, text, answer.request, output, workload) or (
         0 if unsaved is None else unsaved.code
     )
-    cancelled = turns.stopped or outcome.reply.stop_reason is StopReason.CANCELLED
+    cancelled = answer.stopped or outcome.reply.stop_reason is StopReason.CANCELLED
     return INTERRUPTED if cancelled else code
 
 
@@ -300,7 +312,6 @@ class RunAnswer:
         saved: the conversation that the question is saved in; None if it is not.
         message: the question as it is saved.
         default: a notice about the default model; may be empty.
-        own: use no server.
     """
 
     def __init__(
@@ -312,70 +323,68 @@ class RunAnswer:
         saved: "SavedConversation | None" = None,
         message: Message | None = None,
         default: str = "",
-        *,
-        own: bool = False,
     ) -> None:
-        self._load, self._request, self._turns = load, request, turns
-        self._output, self._own = output, own
-        self._saved, self._unsaved, self._n_saved = saved, message, 0
+        self._load, self.request, self._turns = load, request, turns
+        self._output = output
+        self.saved, self._unsaved, self._n_saved = saved, message, 0
         self._notices = [default] if default else []
         bound = request.options.answer_grammar is not None
-        self._writer = AnswerWriter(output, calls=load.keep, bound=bound)
+        self._writer = AnswerWriter(output, calls=load.calls, bound=bound)
 
-    def outcome(self) -> RunOutcome | None:
-        """Return the last reply; None if loading was interrupted."""
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped calls."""
+        return self._turns.stopped
+
+    def outcome(self, stack: ExitStack) -> RunOutcome | None:
+        """Return the last reply; None if loading was interrupted. The engine closes with the stack."""
         try:
-            return self._answer(own=self._own)
+            return self._answer(stack, self._load)
         except AnswerHereError as reason:
+            stack.close()
             self._notify(str(reason))
-            return self._answer(own=True)
+            return self._answer(stack, msgspec.structs.replace(self._load, own=True))
 
-    def _answer(self, *, own: bool) -> RunOutcome | None:
+    def _answer(self, stack: ExitStack, load: Load) -> RunOutcome | None:
         interrupts, line = Interrupts(), ProgressLine(enabled=not self._output.quiet)
-        text = str(self._request.raw or "".join(each.text for each in self._request.messages))
 
         def progress(moment: Notice) -> None:
             if isinstance(moment, Downloading):
                 self._notify()  # names the default model before its download
             line.show(moment)
 
-        opening = open_engine(
-            self._load,
-            progress,
-            interrupts,
-            own=own,
-            first=FirstRequest(text, lambda: self._request),
-            notify=self._notify,
+        needs = Needs(prompt=self.request)
+        opening = open_engine(load, needs, progress, interrupts, self._notify)
+        try:
+            with line:
+                engine = stack.enter_context(entered(opening))
+                ready = run_sync(engine.loaded())
+        except Interrupted:
+            return None
+        self._notify(*ready.notes)
+        return RunOutcome(
+            self._reply(engine, interrupts),
+            ready.target,
+            ready.draft_model,
+            ready.load_s,
+            engine.no_drafting,
+            engine.reason,
+            self._turns.items,
+            not 0 < ready.longest <= ready.n_ctx,
         )
-        with ExitStack() as stack:
-            try:
-                with line:
-                    engine = stack.enter_context(entered(opening))
-            except Interrupted:
-                return None
-            ready = engine.ready
-            self._notify(*ready.notes)
-            return RunOutcome(
-                self._reply(engine, interrupts),
-                ready.target,
-                ready.draft_model,
-                ready.load_s,
-                engine.no_drafting,
-                self._turns.items,
-            )
 
     def _save_question(self) -> None:
-        if self._saved is not None and self._unsaved is not None:
-            self._saved.say(self._unsaved)
+        if self.saved is not None and self._unsaved is not None:
+            self.saved.say(self._unsaved)
             self._unsaved = None
-            self._request = msgspec.structs.replace(self._request, conversation=self._saved.number)
+            self.request = msgspec.structs.replace(self.request, conversation=self.saved.number)
 
     def _save_results(self) -> None:
         """Save the results of calls that came since the last reply, which is saved as it comes."""
         new, self._n_saved = self._turns.items[self._n_saved :], len(self._turns.items)
         for each in new:
-            if self._saved is not None and not isinstance(each, Reply):
-                self._saved.add_result(each)
+            if self.saved is not None and not isinstance(each, Reply):
+                self.saved.add_result(each)
 
     def _reply(self, engine: Engine, interrupts: Interrupts) -> Reply:
         """Return the last reply.
@@ -387,14 +396,14 @@ class RunAnswer:
 
         def answer(request: Request) -> Reply:
             events = iterate(engine.stream(request))
-            if self._saved is not None:
+            if self.saved is not None:
                 self._save_results()
-                events = recorded(events, self._saved, target)
+                events = recorded(events, self.saved, target)
             return self._writer.write(events)
 
         self._save_question()
         try:
-            last = self._turns.last_reply(self._request, answer, lambda: interrupts.is_set)
+            last = self._turns.last_reply(self.request, answer, lambda: interrupts.is_set)
         except EngineGone as error:
             if self._may_repeat(engine):
                 raise AnswerHereError(f"{error}: loading the model here") from None

@@ -11,16 +11,14 @@ from pathlib import Path
 import click
 
 from localspec.cli.options import flag, flags, several, switch
-from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.drafters.register import drafters, keeping
 from localspec.decoding.round import OFF
-from localspec.display import notice
+from localspec.display import notice, wrapped
 from localspec.errors import LocalspecError, UsageError
 from localspec.launch.recording import recorded
 from localspec.options.recording import checked_workload
-from localspec.storage.files import write_atomic
+from localspec.storage.files import holds_other, write_atomic
 from localspec.storage.paths import data_dir, shown
-from localspec.storage.token_log import FILE
-from localspec.storage.token_log import wipe as wipe_store
 from localspec.telemetry import log
 from localspec.telemetry.log import Records, read_records
 from localspec.telemetry.report import Report, add_trained, make_report
@@ -101,7 +99,8 @@ def stats(wanted: StatsFlags) -> None:
     report = make_report(records, since_s)
     _add_trained_heads(report, records)
     if wanted.html is not None:
-        _write(wanted.html, html_page(report, time.time()))
+        page = html_page(report, time.time())
+        _write(wanted.html, page, page.partition("</title>")[0])
     if wanted.json_:
         click.echo(as_json(report))
     elif wanted.html is None:
@@ -132,28 +131,30 @@ def _retag(directory: Path, pairs: tuple[str, ...]) -> None:
 
 def _wipe(directory: Path, *, only_text: bool, confirm: bool) -> None:
     what = "the recorded text" if only_text else "all records"
-    if confirm and sys.stdin.isatty():
-        click.confirm(f"delete {what}?", abort=True, err=True)
+    if confirm and not sys.stdin.isatty():
+        raise UsageError(f"stdin is not a terminal: to delete {what}, give --yes")
+    if confirm:
+        click.confirm(wrapped(f"delete {what}?", sys.stderr), abort=True, err=True)
     removed, troubles = False, list[str]()
     try:
         removed = log.wipe(directory, only_text=only_text)
     except LocalspecError as error:
         troubles.append(str(error))
     if not only_text:
-        store = data_dir() / "store" / FILE
-        try:
-            removed |= wipe_store(store)
-        except OSError as error:
-            advice = "check its permissions, and close the programs that use it"
-            troubles.append(f"{store} cannot be wiped ({error.strerror}): {advice}")
+        for entry in keeping():
+            try:
+                removed |= entry.kept.wipe(data_dir())
+            except OSError as error:
+                advice = "check its permissions, and close the programs that use it"
+                troubles.append(f"{error.filename} cannot be wiped ({error.strerror}): {advice}")
     if troubles:
         raise LocalspecError("; ".join(troubles))
     notice(f"deleted {what}" if removed else "there are no records")
 
 
 def _export(directory: Path, wanted: StatsFlags, since_s: float) -> None:
-    for each in set(wanted.drafters) - {*DRAFTERS, OFF}:
-        raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*DRAFTERS, OFF])}")
+    for each in set(wanted.drafters) - {*drafters(), OFF}:
+        raise UsageError(f"--drafter {each[:40]!r}: choose one of {', '.join([*drafters(), OFF])}")
     from localspec.history.archive import History  # noqa: PLC0415 - help needs none of it
 
     with closing(History(data_dir() / "history")) as history:
@@ -168,12 +169,15 @@ def _export(directory: Path, wanted: StatsFlags, since_s: float) -> None:
     if wanted.export == "-":
         sys.stdout.writelines(lines)
     else:
-        _write(str(wanted.export), "".join(lines))
+        text = "".join(lines)
+        _write(str(wanted.export), text, text.partition(":")[0])
 
 
-def _write(file: str, text: str) -> None:
-    """Write a file whole or not at all, readable by its owner only."""
+def _write(file: str, text: str, mark: str) -> None:
+    """Write a file whole or not at all, readable by its owner only; over one that begins with `mark`, and no other."""
     try:
+        if holds_other(Path(file), mark):
+            raise UsageError(f"{shown(file)} is not of this command: name another file")
         write_atomic(Path(file), text.encode())
     except OSError as error:
         raise UsageError(

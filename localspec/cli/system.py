@@ -1,8 +1,5 @@
-"""`localspec doctor`, `setup` and `worker`: a check of this machine, a build of llama.cpp for its GPU, and its devices for another machine."""
+"""`localspec doctor` and `setup`: a check of this machine, and a build of llama.cpp for its GPU."""
 
-import ipaddress
-import signal
-import socket
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -10,22 +7,17 @@ from dataclasses import dataclass
 
 import click
 
-from localspec.cli import leave
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.options import flag, flags, json_option, option_flags, several, switch
+from localspec.cli.options import flag, flags, json_option, option_flags, switch
 from localspec.cli.progress import ProgressLine, print_json
 from localspec.diagnosis.doctor import Fact, State, examine
 from localspec.display import columns_of, notice, printable
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.backend import build
-from localspec.llama.chosen import builds_dir, chosen
-from localspec.llama.devices import Device
-from localspec.llama.handshake import PORT, host_and_port
-from localspec.llama.rpc_server import served_devices, start_server
-from localspec.resources import default_threads, free_ram_bytes
+from localspec.llama.selection import builds_dir, chosen
+from localspec.resources import default_threads
 from localspec.setup.plan import BACKENDS, SetupPlan, decide, find_gpus
 from localspec.setup.steps import carry_out, steps
-from localspec.storage.files import size_text
 from localspec.storage.network import is_network_closed
 
 _NAME_COLUMNS = 18
@@ -168,103 +160,3 @@ def _carry_out(plan: SetupPlan, version: str) -> None:
     needed = " ".join(f"{k}={v}" for k, v in plan.variables.items() if k.startswith("GGML_"))
     if needed:
         click.echo(f"set {needed} in the environment: without it, it crashes or uses the CPU")
-
-
-_LISTEN = f"127.0.0.1:{PORT}"
-_LOOK_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFlags:
-    """Flags of `worker` alone.
-
-    Args:
-        names: Device to serve; can be repeated. Default: all GPUs, or the CPU.
-        allow: Accept connections from other machines. There is no password: each can use, crash and eavesdrop on this worker.
-    """
-
-    names: tuple[str, ...] = several("--device", "NAME")
-    listen: str = flag(
-        "HOST:PORT",
-        default=_LISTEN,
-        help=f"Where to listen; port 0 picks a free one. Default: {_LISTEN}.",
-    )
-    allow: bool = switch()
-
-
-@click.command()
-@flags(lending=WorkerFlags)
-@option_flags("threads")
-def worker(lending: WorkerFlags, threads: int | None) -> int:
-    """Let another machine use this one's devices, with `localspec run --workers`.
-
-    \b
-        localspec worker                                            # here
-        ssh -N -L 50052:127.0.0.1:50052 THIS_MACHINE                # there
-        localspec run --workers 127.0.0.1:50052 "Why is the sky blue?"
-
-    llama.cpp's RPC has no password and no encryption, so the worker only listens on this machine,
-    and SSH forwards the port. Model files stay on the other machine; nothing is written here.
-    """  # noqa: D301 - click keeps lines behind a \b
-    address, is_loopback = _address(lending.listen, allow=lending.allow)
-    # SIGTERM ends it as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        served = served_devices(lending.names)
-        serving = start_server(address, served, threads or default_threads())
-        _print_address(address, served, is_loopback=is_loopback)
-        while serving.is_alive():
-            serving.join(_LOOK_S)
-    except KeyboardInterrupt:
-        leave(0)  # llama.cpp still waits for a connection
-    raise LocalspecError(f"the worker at {address} ended: llama.cpp could not take a connection")
-
-
-def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
-    """Return a free IPv4 address with its port, and whether it is only reachable from this machine.
-
-    Raises:
-        UsageError: it is wrong, taken, or reachable from other machines without being allowed.
-    """
-    host, port = host_and_port(listen, "--listen")
-    try:
-        number = socket.gethostbyname(host)
-        is_loopback = ipaddress.ip_address(number).is_loopback
-        if not (is_loopback or allow):
-            raise UsageError(
-                f"--listen {listen} lets other machines connect, and llama.cpp's RPC has no password: "
-                "use SSH, see docs/gpu.md, or add --allow"
-            )
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as free:
-            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            free.bind((number, port))
-            port = free.getsockname()[1]
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"cannot listen on {listen}: {reason}; give another --listen") from None
-    return f"{number}:{port}", is_loopback
-
-
-def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool) -> None:
-    """Print the devices, the address, and how the other machine connects."""
-    devices = ", ".join(f"{each.name} ({each.description}, {_free(each)})" for each in served)
-    lines = [f"serving {devices} at {address}; Ctrl-C stops it"]
-    _, _, port = address.rpartition(":")
-    if is_loopback:
-        lines.append(
-            f"on the other machine: ssh -N -L {port}:{address} {socket.gethostname()}, and there "
-            f"localspec run --workers 127.0.0.1:{port}"
-        )
-    else:
-        lines.append(
-            f"anyone who reaches {address} can use, crash and eavesdrop on this worker: llama.cpp's RPC has no password "
-            "and no encryption, and its authors call it insecure"
-        )
-    for line in lines:
-        notice(printable(line))
-
-
-def _free(device: Device) -> str:
-    """Return how much memory is free; llama.cpp only knows the size of the CPU's."""
-    free = device.free_bytes if device.is_gpu else free_ram_bytes()
-    return "memory unknown" if free is None else f"{size_text(free)} free"

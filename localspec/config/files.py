@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,11 @@ def read_settings(file: Path) -> dict[str, Setting]:
     """
     values, text = _parsed(file)
     return _checked(values, file, text)
+
+
+def written_keys(file: Path) -> Collection[str]:
+    """Return the keys that a file sets, whatever their values; raises UsageError where it is no TOML."""
+    return _parsed(file)[0].keys()
 
 
 def read_setting(file: Path, name: str) -> Setting:
@@ -70,6 +75,8 @@ def _checked(values: Mapping[str, Any], file: Path, text: str) -> dict[str, Sett
         key = KEYS.get(name)
         if key is None:
             hint = did_you_mean(name, KEYS) or f"use one of {', '.join(KEYS)}"
+            if name == "model":  # `config set` knows which of the two it is
+                hint = "write `pair` for a name, `target` for a .gguf file"
             raise UsageError(f"{where} is not a known setting: {hint}")
         try:
             settings[name] = from_file(key, value)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from localspec.decoding.drafters.register import DRAFTERS, drafters
+from localspec.decoding.drafters.register import drafter_names, drafters
 from localspec.options import LaunchOptions, Option, ReplyOptions, cut, option, options_of
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ def offered(option: Option) -> Option:
     """Return an option with all that users may write for it: of drafting, the drafters that there are."""
     if option.name != "draft":
         return option
-    choices = ("auto", "off", *DRAFTERS)
+    choices = ("auto", "off", *drafter_names())
     takes = f"one of {', '.join(choices)}"
     return replace(option, kind="choice", choices=choices, others=drafters, takes=takes)
 
@@ -88,5 +88,5 @@ def _usable(key: Option, given: T, read: Callable[[T], Any]) -> Setting:
         raise ValueError(f"is {cut(given)}, but takes {key.takes}")
     problem = key.problem(value)
     if problem is not None:
-        raise ValueError(f"cannot be used: {problem}")
+        raise ValueError(problem.removeprefix(f"{key.name} "))
     return value  # type: ignore[no-any-return]  # options with a key take no other values

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import msgspec
 
-from localspec.config.files import GONE, read_settings, user_file
+from localspec.config.files import GONE, read_settings, user_file, written_keys
 from localspec.config.keys import KEYS, MODELS, Setting, from_variable
 from localspec.config.resolve import PREFIX, Level, resolve
+from localspec.display import notice
 from localspec.errors import UsageError, did_you_mean
 from localspec.storage.files import private_directory, read_bounded, write_atomic
 from localspec.storage.locks import locked
@@ -57,10 +58,11 @@ def unset_own(name: str) -> bool:
     if name in GONE:
         _write({name: None})
         return True
-    if name != MODEL and name not in KEYS:
+    present = written_keys(user_file())
+    if name != MODEL and name not in KEYS and name not in present:
         raise unknown_key(name)
     names = MODELS if name == MODEL else (name,)
-    there = any(each in read_settings(user_file()) for each in names)
+    there = any(each in present for each in names)
     if there:
         _write(dict.fromkeys(names))
     return there
@@ -133,8 +135,12 @@ def unknown_key(name: str) -> UsageError:
 
 def _write(changes: Mapping[str, Setting]) -> None:
     file = user_file()
-    read_settings(file)  # what is wrong already is said of the file as it stands
+    written_keys(file)  # a file that is no TOML stays as it is
     write_keys(file, changes)
+    try:
+        read_settings(file)
+    except UsageError as error:  # of another key, which is no reason to leave this one as it was
+        notice(str(error))
 
 
 def write_keys(file: Path, changes: Mapping[str, Setting], table: str = "") -> bool:

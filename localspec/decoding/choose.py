@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from localspec.decoding.constraint import Constraint
 from localspec.decoding.noise import Noise
+from localspec.decoding.proposals import Proposals
 from localspec.decoding.sampling import Candidates, candidates, likeliest, penalised
 from localspec.decoding.top import LOOKED_AT, Allows, ranked_ids
 from localspec.options import SamplingParams
@@ -49,6 +50,7 @@ class Chooser:
         observe: sees the target's row and the token for every choice of the target's, in their order; the row
             is valid only until it returns.
         prediction: ids of a text that the reply is expected to be like, for drafters alone: it fixes no choice.
+        proposals: what somebody outside proposes, likewise; None where nobody does.
     """
 
     params: SamplingParams
@@ -56,6 +58,7 @@ class Chooser:
     constraint: Constraint | None = None
     observe: Callable[[NDArray[np.float32], int], None] | None = None
     prediction: Sequence[int] = ()
+    proposals: Proposals | None = None
 
     def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
         """Return tokens that are certain to follow `prefix`, whatever the logits are; see `Constraint`."""

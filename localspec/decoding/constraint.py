@@ -32,7 +32,7 @@ class Constraint(Protocol):
         """
 
 
-class Lasting:
+class MinLength:
     """Rules out the tokens that end a generation before it is long enough, unless nothing else may follow.
 
     Args:
@@ -101,20 +101,22 @@ class AnswerConstraint(Generic[S]):
 
     def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids` whether it may follow; see `Constraint`."""
-        follows = self._follow(list(prefix[self._begin :]))
-        nothing = np.zeros(ids.size, dtype=np.bool_)
-        return self._automaton.allows(self._states[-1], ids) if follows else nothing
+        if self._follow(prefix[self._begin :]):
+            return self._automaton.allows(self._states[-1], ids)
+        return np.zeros(ids.size, dtype=np.bool_)
 
     def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
         """Return tokens that are certain to follow; see `Constraint`."""
-        follows = self._follow(list(prefix[self._begin :]))
+        follows = self._follow(prefix[self._begin :])
         return self._automaton.forced(self._states[-1]) if follows else ()
 
-    def _follow(self, answer: list[int]) -> bool:
-        """Go to the state after `answer`; False where the automaton does not let it through."""
+    def _follow(self, tokens: Sequence[int]) -> bool:
+        """Go to the state after an answer; False where the automaton does not let it through."""
+        answer = tokens if isinstance(tokens, list) else list(tokens)
         same = min(len(self._tokens), len(answer))
-        if self._tokens[:same] != answer[:same]:
-            same = next(at for at in range(same) if self._tokens[at] != answer[at])
+        known = self._tokens if same == len(self._tokens) else self._tokens[:same]
+        if known != answer[:same]:
+            same = next(at for at in range(same) if known[at] != answer[at])
         forgotten = len(self._tokens) - same
         if forgotten >= len(self._states):
             self._tokens, self._states = [], [self._automaton.start()]

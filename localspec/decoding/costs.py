@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from localspec.decoding.drafters.worth import best_length
+from localspec.decoding.drafters.draft_length import best_length
 
 WORTH_TRYING = 1.1
 """Tokens that a plain round's time has to promise: chances and costs are estimates."""
@@ -111,7 +111,7 @@ class RunningCosts:
 
     @property
     def return_s(self) -> float:
-        """Seconds that the pass behind a wide one takes longer than a plain pass behind another: the mean, 0 where little."""
+        """Extra seconds of a narrow pass after a wide one: the mean, 0 where little."""
         share = self._return if self._return > _RETURN_NOTED else 0.0
         return share * self.of(1)
 

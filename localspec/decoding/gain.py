@@ -22,6 +22,8 @@ _LEAST_PLAIN = 8
 _TABLE_ERROR = 0.05
 """Standard error of a plain round that is known from the costs of passes alone."""
 _NORMAL_95 = 1.96
+COMPARED_ERROR = _NORMAL_95 * math.sqrt(2) * _TABLE_ERROR
+"""By how much the logarithms of two costs of passes may differ, in 95 of 100 cases, where nothing else does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts, shared_s
+from localspec.decoding.drafters.draft_length import best_length
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, DraftForecast, Plan
-from localspec.decoding.drafters.worth import best_length
 from localspec.decoding.round import Round
 
 LONGEST_DRAFT = 31
@@ -24,10 +24,14 @@ _EXPECTED, _EXPECTED_STEPS = 1.5, 12.0
 """Tokens that a plain step of a first try is expected to yield, and how many steps of evidence that is worth."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
-_CHECKED, _OLD = 6, 64
-"""Rounds before a draft model's first try; and tokens without a plain round after which a reply begins without it: they show what passes take now."""
+_CHECKED = 6
+"""Plain rounds before a draft model's first try: they show what passes take now."""
+_OLD = 64
+"""Tokens without a plain round after which a reply begins with plain rounds again."""
 _MOST_LATE = 4.0
 """Plain steps that a draft model may take to catch up with a text: one that takes longer is too slow to pay."""
+_MOST_WAIT = 1.0
+"""Plain steps that a round may wait for what somebody else drafts."""
 _FRUITLESS = 5
 """Rounds in a row without any accepted token after which a drafter pauses: the text has changed."""
 _PAUSE, _MOST_FAILURES = 8, 6
@@ -216,12 +220,23 @@ class AdaptivePolicy:
             if forecast.step_s:
                 plan = self._growing(drafter, forecast, verify_s, affordable_s)
             else:
-                length, expected = best_length(forecast.chances, verify_s, affordable_s)
-                plan = Plan(drafter, length, expected, forecast)
+                plan = self._copied(drafter, forecast, verify_s, affordable_s)
             if plan.rate > rate and plan.draft_length:
                 best, rate = plan, plan.rate
         self._planned = best
         return best
+
+    def _copied(
+        self, drafter: Drafter, forecast: DraftForecast, verify_s: list[float], affordable_s: float
+    ) -> Plan:
+        """Return how far to draft where that takes no pass; what has to be waited for, only where nobody else would wait, too."""
+        start_s, seconds = forecast.start_s, verify_s
+        if start_s:
+            if self._shares or start_s > _MOST_WAIT * verify_s[0]:
+                return PLAIN
+            seconds = [verify_s[0], *(each + start_s for each in verify_s[1:])]
+        length, rate = best_length(forecast.chances, seconds, affordable_s + start_s)
+        return Plan(drafter, length, rate, forecast)
 
     def _growing(
         self, drafter: Drafter, forecast: DraftForecast, verify_s: list[float], affordable_s: float
@@ -249,7 +264,8 @@ class AdaptivePolicy:
             each.pause -= confirmed
             if done.accepted and each is not ledger and each.rounds:
                 each.gained = min(each.gained, 0.0)
-        if ledger is None or forecast is None or not (done.drafted or draft.passes):
+        waited = forecast is not None and forecast.start_s and not forecast.step_s
+        if ledger is None or forecast is None or not (done.drafted or draft.passes or waited):
             self._since_plain = -confirmed
             self._sample_s += (spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:

@@ -89,7 +89,7 @@ class Sequences(Protocol):
             PassFailed: the pass failed; every sequence knows what it has.
         """
 
-    def close_ranks(self, running: Collection[int]) -> None:
+    def compact(self, running: Collection[int]) -> None:
         """Arrange those that run so that their passes make one; each keeps what it has cached."""
 
 
@@ -211,9 +211,9 @@ class Scheduler(Generic[T]):
         return [ended for slot in slots for ended in self._resumed(slot, Cancelled())]
 
     def _feed_prompts(self) -> list[Ended[T]]:
-        """Evaluate a chunk of a request that is behind, and whole ones that fit into the rest of the chunk.
+        """Prefill one chunk for waiting requests: of one, then whole ones that fit into the rest of the chunk.
 
-        Prompts that come together are answered together then: one by one, each would see rounds of few before its own.
+        Prompts that come together are then answered together, in wide rounds.
         """
         ended: list[Ended[T]] = []
         fed = 0
@@ -308,7 +308,7 @@ class Scheduler(Generic[T]):
     def _passes(self, role: Role, slots: list[int]) -> list[Ended[T]]:
         """Make one pass for all, or as few as may hold their rows."""
         model = self.models[role]
-        model.close_ranks(sorted(self._running))  # others would have to move
+        model.compact(sorted(self._running))  # others would have to move
         groups: list[list[int]] = []
         rows = tokens = 0
         for slot in slots:
@@ -321,7 +321,7 @@ class Scheduler(Generic[T]):
         return [ended for group in groups for ended in self._merged(role, group)]
 
     def _merged(self, role: Role, group: list[int]) -> list[Ended[T]]:
-        """Make one pass for a group; if it fails, each of it alone, so that only the guilty fail."""
+        """Make one pass for a group; if it fails, retry one by one to isolate the failing sequence."""
         group = [slot for slot in group if slot in self._running]  # others may have been cancelled
         if not group:
             return []

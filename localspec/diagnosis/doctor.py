@@ -18,20 +18,25 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from localspec import __version__
-from localspec.calibration.calibrated import StoredCosts, stored_costs, stored_widths
-from localspec.config.files import user_file
+from localspec.calibration.calibrated import (
+    READ_WIDTH,
+    StoredCosts,
+    stored_costs,
+    stored_reading,
+    stored_widths,
+)
+from localspec.config.files import read_setting, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.resolve import Level, resolve
+from localspec.decoding.drafters.register import keeping
 from localspec.decoding.model import Role
+from localspec.entry_points import of_others
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
-from localspec.launch.fit import forecast
-from localspec.launch.names import named_models
-from localspec.launch.plan import EncoderPlan, encoder_of
-from localspec.launch.recording import recording, store_megabytes, telemetry_dir
+from localspec.launch.recording import kept_megabytes, recording, telemetry_dir
 from localspec.llama.backend import build
-from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device, devices
 from localspec.llama.safe_widths import SafeWidths
+from localspec.llama.selection import chosen
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.entries import SHA256, ModelEntry, files_of
 from localspec.models.gguf import GgufHeader, read_model
@@ -39,9 +44,12 @@ from localspec.models.hub import plain_client
 from localspec.models.inventory import inventory
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
+from localspec.models.requested import named_models
 from localspec.models.store import Store, sha256_of
 from localspec.models.transfer import RemoteFile, SourceFailedError
 from localspec.options import LaunchOptions, LoadOptions, changed
+from localspec.plan.facts import encoder_facts, free_memory
+from localspec.plan.fit import forecast
 from localspec.resources import (
     default_threads,
     free_ram_bytes,
@@ -52,8 +60,9 @@ from localspec.resources import (
 from localspec.setup.plan import decide, find_gpus
 from localspec.storage import database
 from localspec.storage.files import size_text
+from localspec.storage.network import is_hub_variable_ours
 from localspec.storage.paths import data_dir, shown
-from localspec.storage.token_log import FILE, TokenLog
+from localspec.storage.read_store import held
 from localspec.telemetry.log import size_bytes
 from localspec.toolbox.command import confinement
 
@@ -120,9 +129,9 @@ def software() -> Iterator[Fact]:
     yield Fact("system", platform.platform())
     yield Fact("llama.cpp", f"llama-cpp-python {used.version}")
     yield Fact("backends", ", ".join(used.backends))
-    # llama.cpp lists `CPU : SSE3 = 1`, `AVX = 1`, …, `CUDA : ARCHS = 890`.
-    words = [f"{each} ".replace(" = 1 ", "").strip() for each in used.features]
-    yield Fact("compiled with", ", ".join(words).replace(" : ", ": ").replace(" = ", " "))
+    yield Fact("compiled with", used.features_text)
+    if added := of_others():
+        yield Fact("plug-ins", ", ".join(added), "note")
     text, holds = confinement()
     yield Fact("run_command", text, "ok" if holds else "note")
 
@@ -188,15 +197,18 @@ def files() -> Iterator[Fact]:
     kind = kinds if switch else "off"
     bounds = f" of {switch.megabytes} MB, kept for {switch.days} days" if switch else ""
     yield Fact("telemetry", f"{kind}: {size_text(size_bytes(telemetry_dir()))}{bounds}")
-    path = data / "store" / FILE
-    try:
-        tokens, owners = TokenLog(path).figures()
-        amount = f": {tokens} tokens of {owners} conversations" if owners else ""
-        yield Fact("store", ("off" if store_megabytes() is None else "on") + amount)
-    except OSError as error:
-        wipe = "`localspec stats --wipe` removes it"
-        advice = database.remedy(error.__cause__ or error, path, wipe)
-        yield Fact("store", f"{shown(path)}: {error.strerror}: {advice}", "broken")
+    size, models = held(data / "reads")
+    of = f", of {models} loaded model{'s' * (models != 1)}" if models else ""
+    yield Fact("prompt cache", f"{size_text(size)}{of}")
+    for entry in keeping():
+        state = "off" if kept_megabytes(entry.setting) is None else "on"
+        try:
+            amount = entry.kept.amount(data)
+            yield Fact(entry.name, f"{state}: {amount}" if amount else state)
+        except OSError as error:
+            wipe, path = "`localspec stats --wipe` removes it", Path(error.filename)
+            advice = database.remedy(error.__cause__ or error, path, wipe)
+            yield Fact(entry.name, f"{shown(path)}: {error.strerror}: {advice}", "broken")
     file = user_file()
     yield Fact("user settings", shown(file) + ("" if file.exists() else " (does not exist)"))
 
@@ -245,8 +257,9 @@ def network(*, offline: bool, deadline_s: float = _DEADLINE_S) -> Iterator[Fact]
         deadline_s: how long to wait for its answer at most.
     """
     for name in _VARIABLES:
-        value = "set" if os.environ.get(name) or os.environ.get(name.lower()) else "not set"
-        yield Fact(name, value)
+        is_ours = name == "HF_HUB_OFFLINE" and is_hub_variable_ours()
+        is_set = not is_ours and (os.environ.get(name) or os.environ.get(name.lower()))
+        yield Fact(name, "set" if is_set else "not set")
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     parts = urlsplit(endpoint)
     name = f"hub {parts.hostname}"
@@ -254,13 +267,21 @@ def network(*, offline: bool, deadline_s: float = _DEADLINE_S) -> Iterator[Fact]
         text = "HF_ENDPOINT is not an address: unset it, or start it with https://"
         yield Fact("hub", text, "broken")
     elif offline:
-        yield Fact(name, "not checked, offline", "note")
+        yield Fact(name, f"not checked, {_why_offline()}", "note")
     elif (os.environ.get("HF_HUB_OFFLINE") or "0").lower() not in {"0", "false", "no", "off"}:
         yield Fact(name, "not checked, HF_HUB_OFFLINE", "note")
     else:
         problem = _problem_of_hub(f"{endpoint.rstrip('/')}/api/models?limit=1", deadline_s)
         text = f"does not answer ({problem}); models on this machine work" if problem else "answers"
         yield Fact(name, text, "warning" if problem else "ok")
+
+
+def _why_offline() -> str:
+    try:
+        read_setting(user_file(), "offline")
+    except UsageError:
+        return "your settings cannot be read"
+    return "offline"
 
 
 def _problem_of_hub(url: str, deadline_s: float) -> str | None:
@@ -328,6 +349,11 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
         root: the data directory.
         values: of the settings, by their names; by default those in force.
     """
+    # Few of what is examined is a plan.
+    from localspec.plan.decide import encoder_plan  # noqa: PLC0415
+    from localspec.plan.load_plan import EncoderPlan  # noqa: PLC0415 - as above
+    from localspec.plan.memory import model_shape  # noqa: PLC0415 - as above
+
     registry = load_registry()
     try:
         values = values or {name: each.value for name, each in resolve({}).items()}
@@ -346,11 +372,13 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
     small = None if draft_model is None else _header(draft_model, registry, root)[1]
     options = request.target_load
     try:
-        encoder = encoder_of(request, model, header)
+        file, free = encoder_facts(request, model, header), free_memory()
+        encoder = encoder_plan(file, request, model_shape(header), free)
     except LocalspecError as error:
         yield Fact("mmproj", str(error), "warning")
         encoder = EncoderPlan()
-    outlook = forecast(header, small, options, request.draft_load(options), encoder.size)
+    draft_options = request.draft_load(options)
+    outlook = forecast(header, small, options, draft_options, free_memory(), encoder.size)
     name = target if small is None else f"{target} with {draft_model}"
     yield from (Fact(name, line) for line in (*outlook.lines, *encoder.notes))
     yield from (Fact(name, problem, "warning") for problem in outlook.problems)
@@ -383,6 +411,7 @@ def speed(
     root: Path,
     costs: Callable[[Path, LoadOptions, Role], StoredCosts | None] = stored_costs,
     widths: Callable[[Path, LoadOptions], SafeWidths | None] = stored_widths,
+    reading: Callable[[Path, LoadOptions], StoredCosts | None] = stored_reading,
 ) -> Iterator[Fact]:
     """Yield, of each model in the store, what its passes cost and which widths are exact.
 
@@ -390,18 +419,28 @@ def speed(
         root: the data directory.
         costs: returns the measured costs of a file's passes.
         widths: returns the widths that change no bit.
+        reading: returns the measured costs of its prompts.
     """
     usual = LoadOptions()
     for item in inventory(load_registry(), Store(root)):
         if item.path is None:
             continue
-        parts = []
+        parts, doubtful = [], False
         if target := costs(item.path, usual, Role.TARGET):
             wide = f"{1000 * target.costs.of(_WIDE):.0f} ms for {_WIDE} at once"
             parts.append(f"{1000 * target.costs.of(1):.1f} ms per token, {wide}")
+            doubtful = not target.sure
+        ways = (reading(item.path, each) for each in (usual, usual.plain()))
+        if rates := [READ_WIDTH / each.costs.of(READ_WIDTH) for each in ways if each]:
+            parts.append(f"reads {max(rates):.0f} tokens/s, by the faster of two copies")
         if draft := costs(item.path, usual, Role.DRAFT_MODEL):
+            doubtful = doubtful or not draft.sure
             parts.append(f"{1000 * draft.costs.of(1):.1f} ms per token as draft model")
         if exact := widths(item.path, usual.exact()):
             parts.append(f"with --exact, {_exact_widths(exact)}")
+        if doubtful:
+            parts.append(
+                "measured while the machine was busy: the next start on a quiet one measures again"
+            )
         missing = "not measured yet: the first run measures it, and the first --exact run its own"
-        yield Fact(item.name, "; ".join(parts) or missing)
+        yield Fact(item.name, "; ".join(parts) or missing, "note" if doubtful else "ok")

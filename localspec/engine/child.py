@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn, Protocol
 
@@ -20,7 +19,6 @@ import msgspec
 
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.answering import Answering, Loaded, StateLeftError, failure, ready_of
 from localspec.engine.embedding import EmbeddingQueue, LoadedEmbedder
 from localspec.engine.outbox import Outbox
 from localspec.engine.protocol import (
@@ -41,15 +39,13 @@ from localspec.engine.protocol import (
     Loading,
     Measuring,
     Notice,
+    Propose,
     Question,
-    RestoreState,
-    SaveState,
-    StateLeft,
-    StateRestored,
     Tokenize,
     encode,
 )
-from localspec.errors import LocalspecError, ModelChanged, UsageError
+from localspec.engine.request_runner import Loaded, RequestRunner, failure, ready_of
+from localspec.errors import ModelChanged, UsageError
 
 _GRACE_S = 3.0
 _LOOK_FOR_PARENT_S = 1.0
@@ -154,7 +150,7 @@ class Server:
         self._pipe = pipe
         self._outbox = outbox
         self._send = outbox.put
-        self._answering: Answering | EmbeddingQueue | None = None
+        self._answering: RequestRunner | EmbeddingQueue | None = None
         self._last: Load | None = None
         self._lost: Exception | None = None
         self._cancel = CancelFlag()
@@ -209,6 +205,9 @@ class Server:
                     return
                 case Cancel(id=number):
                     self._cancel_by(number)
+                case Propose() as proposal:
+                    if isinstance(self._answering, RequestRunner):
+                        self._answering.propose(proposal)
                 case _:
                     with self._changed:
                         self._waiting.append(QueuedCommand(command))
@@ -232,16 +231,10 @@ class Server:
             self._answering.cancel(number)
 
     def _bye(self) -> None:
-        """End, but save first what is still to be saved."""
+        """End; what was read is kept once nothing is answered any more."""
         with self._changed:
-            self._waiting = deque(
-                each for each in self._waiting if isinstance(each.command, SaveState)
-            )
-            saves = self._current is not None and isinstance(self._current.command, SaveState)
-            if not saves:
-                self._stop()
-            self._ended = True
-            self._changed.notify()
+            self._waiting.clear()
+            self._stop()
 
     def _stop(self) -> None:
         self._ended = True
@@ -278,7 +271,7 @@ class Server:
                     self._cancel.set()
             return entry
 
-    def _step(self, answering: Answering | EmbeddingQueue) -> None:
+    def _step(self, answering: RequestRunner | EmbeddingQueue) -> None:
         """Go on with what is being answered; a fault in a pass ends all of it, and not the models."""
         if self._ended:
             self._cancel.set()
@@ -315,16 +308,6 @@ class Server:
                     answering.cancel(request.id)
             case Count() | Tokenize() | Detokenize() as question:
                 self._send(self._loaded().answer(question))
-            case SaveState(directory=name) | RestoreState(directory=name):
-                saves = isinstance(entry.command, SaveState)
-                try:
-                    loaded, directory = self._loaded(), Path(name)
-                    if saves:
-                        self._send(loaded.save(directory))
-                    else:
-                        self._send(StateRestored(name, loaded.restore(directory)))
-                except (StateLeftError, LocalspecError) as error:  # also where no model is loaded
-                    self._send(StateLeft(name, str(error)))
 
     def _load(self, load: Load) -> None:
         try:
@@ -350,7 +333,7 @@ class Server:
             self._answering = EmbeddingQueue(loaded, self._send)
             self._send(self._answering.ready)
         else:
-            self._answering = Answering(loaded, self._send)
+            self._answering = RequestRunner(loaded, self._send)
             self._send(ready_of(loaded))
         self._last = load
 
@@ -363,7 +346,7 @@ class Server:
         except Exception as error:
             self._last, self._lost = load, error
 
-    def _loaded(self) -> Answering | EmbeddingQueue:
+    def _loaded(self) -> RequestRunner | EmbeddingQueue:
         if self._answering is None and self._last is not None:
             self._load_anew()
             if self._answering is None and self._lost is not None:

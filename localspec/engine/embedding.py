@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -13,18 +12,18 @@ from numpy.typing import NDArray
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.round import OFF
-from localspec.engine.answering import StateLeftError, failure
 from localspec.engine.protocol import (
     Count,
     Detokenize,
     Embed,
-    Held,
     Notice,
     Ready,
     Tokenize,
     Vectors,
 )
+from localspec.engine.request_runner import failure
 from localspec.errors import LocalspecError, UsageError
+from localspec.messages import Held
 
 Rows = NDArray[np.float32]
 
@@ -59,7 +58,7 @@ class Embeds(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _UnderWay:
+class _Running:
     """A question that is being answered.
 
     Args:
@@ -98,7 +97,7 @@ class LoadedEmbedder:
 
 
 class EmbeddingQueue:
-    """Answers `Embed`; a child has it in place of an `Answering`.
+    """Answers `Embed`; a child has it in place of an `RequestRunner`.
 
     Args:
         loaded: the model.
@@ -111,7 +110,7 @@ class EmbeddingQueue:
         self._flag = loaded.cancel
         self._loaded = loaded
         self._send = send
-        self._under_way: dict[int, _UnderWay] = {}
+        self._under_way: dict[int, _Running] = {}
         self._turns = deque[int]()
         self._cancelled = set[int]()
         self._passing = frozenset[int]()  # whose texts are in the pass that runs
@@ -145,7 +144,7 @@ class EmbeddingQueue:
             else model.pair_tokens(query, each if isinstance(each, str) else "", cut=question.cut)
             for each in question.texts
         ]
-        self._under_way[question.id] = _UnderWay(
+        self._under_way[question.id] = _Running(
             texts, np.zeros((len(texts), model.width), np.float32)
         )
         self._turns.append(question.id)
@@ -218,17 +217,9 @@ class EmbeddingQueue:
         tokens = sum(map(len, job.texts))
         self._send(Vectors(number, job.rows.tobytes(), self._model.width, tokens))
 
-    def answer(self, question: Request | Count | Tokenize | Detokenize) -> NoReturn:
+    def answer(self, _question: Request | Count | Tokenize | Detokenize) -> NoReturn:
         """Raise UsageError: there is none."""
-        raise UsageError(
-            f"{self.target_name} was loaded for vectors, and answers no {type(question).__name__}"
-        )
-
-    def save(self, directory: Path) -> NoReturn:
-        """Raise StateLeftError: there is nothing to keep."""
-        raise StateLeftError(f"{self.target_name} keeps nothing: {directory} was left alone")
-
-    restore = save
+        raise UsageError(f"{self.target_name} was loaded for embeddings only")
 
     def close(self) -> None:
         """Free the model."""

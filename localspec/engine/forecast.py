@@ -6,7 +6,7 @@ from localspec.decoding.costs import PairCosts, PassCosts, could_pay, draft_mode
 from localspec.decoding.drafters.register import uses_passes
 from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.decoding.round import OFF, Round
-from localspec.decoding.stats import expected_speed_up
+from localspec.decoding.stats import AcceptanceCounts, expected_speed_up
 
 # Where nothing was drafted yet: what drafts of a model are usually accepted with.
 USUAL_CHANCE = 0.75
@@ -45,11 +45,24 @@ def reason(
     names = " and ".join(dict.fromkeys(each.draft.drafter for each in drafted))
     if drafted:
         return f"on: {names} drafted in {len(drafted)} of {len(rounds)} rounds"
+    if drafter != OFF and all(each.is_first for each in rounds):
+        return "off: it ended before anything could be drafted"
     return f"off: {_why_idle(drafter, others, costs, chance)[1]}"
 
 
-def no_drafting(drafter: str, costs: PairCosts | None, others: int = 0) -> str:
-    """Return why nothing was drafted in one reply, in about five words; the arguments are those of `reason`."""
+def no_drafting(
+    counts: AcceptanceCounts, drafter: str, costs: PairCosts | None, others: int = 0
+) -> str:
+    """Return why nothing was drafted in one reply, in about five words; empty where something was, or no round was made.
+
+    Args:
+        counts: over the rounds of the reply.
+        drafter: as for `reason`.
+        costs: as for `reason`.
+        others: as for `reason`.
+    """
+    if counts.drafted or not (counts.rounds or drafter == OFF):
+        return ""
     return f"no drafting: {_why_idle(drafter, others, costs, None)[0]}"
 
 

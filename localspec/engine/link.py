@@ -120,11 +120,11 @@ class ServerLink(Link):
 
     Attributes:
         ready: what it has loaded.
-        rests: whether it unloaded that, and has to load it again.
+        unloaded: whether it unloaded that, and has to load it again.
     """
 
     ready: Ready
-    rests = False
+    unloaded = False
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
         super().__init__(connection.fileno(), connection.fileno(), pid)
@@ -235,7 +235,7 @@ def cause_of_death(code: int, stderr: bytes) -> str:
     """
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
     last = next((line for line in reversed(lines) if line), "")
-    if code > 0 and last.startswith(_OWN_WORDS):  # see `llama.last_words`: it knew what to blame
+    if code > 0 and last.startswith(_OWN_WORDS):  # see `llama.crash_report`: it knew what to blame
         return printable(last.removeprefix(_OWN_WORDS))[:300]
     if code < 0:
         try:

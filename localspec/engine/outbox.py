@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 
 from localspec.chat.events import CallDelta, Prefilling, StreamEvent, Text
-from localspec.engine.answering import failure
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyEvents
+from localspec.engine.request_runner import failure
 
 
 class Outbox:

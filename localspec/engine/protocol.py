@@ -1,8 +1,8 @@
 """What an engine and its clients send each other, and how: one JSON object a line, both ways. Cheap to import.
 
 Several requests are answered at once, as far as there are sequences for them; all else is done one
-after the other, and what changes the models waits until no answer is under way. Every command but `Cancel` and `Bye`
-ends in exactly one of the notices that it names, or in `Failed`; `Cancel` overtakes what is waiting.
+after the other, and what changes the models waits until no answer is under way. Every command but `Cancel`, `Propose` and `Bye`
+ends in exactly one of the notices that it names, or in `Failed`; these overtake what is waiting.
 """
 
 import json
@@ -14,33 +14,15 @@ from localspec.calls import Tool
 from localspec.chat.events import Finished, StreamEvent
 from localspec.chat.request import Request
 from localspec.display import printable
+from localspec.engine.drafts import DraftProposal
 from localspec.errors import UsageError
-from localspec.messages import Message, Tagged
+from localspec.messages import Held, Message, Tagged
 from localspec.options import LaunchOptions, ReplyOptions
 
-VERSION = 20
+VERSION = 24
 # Thirty photographs in base64. A context of a million tokens is far below it.
 MAX_FRAME_BYTES = 128 << 20
 _HEAD = b'{"v":%d,' % VERSION
-
-
-class Held(msgspec.Struct, frozen=True):
-    """Memory that models hold, in bytes.
-
-    Args:
-        places: of the RAM, and of devices, by their names.
-        mapped_bytes: what of the RAM is a file's pages, which the system takes to be free.
-    """
-
-    places: dict[str, int] = {}
-    mapped_bytes: int = 0
-
-    def __add__(self, other: "Held") -> "Held":
-        places = {
-            name: self.places.get(name, 0) + other.places.get(name, 0)
-            for name in self.places | other.places
-        }
-        return Held(places, self.mapped_bytes + other.mapped_bytes)
 
 
 # What a client sends.
@@ -55,33 +37,36 @@ class Load(Tagged, frozen=True):
         options: what.
         parallel: how many requests are answered at once; None takes what pays and the memory holds.
         at_most: whether fewer will do where memory is short.
-        keep: save what is evaluated for later runs.
+        calls: whether functions are offered, whose descriptions and results need room.
         workload: the kind of all texts, for the telemetry; None guesses.
         text_every_s: seconds between two parts of a text that streams, at least; see `Outbox.pace`.
-        given: sampling options that the user set, also where to their default: a server's own hold besides.
+        given: sampling options that the user set explicitly; a server has its own values of the others.
         others: what others hold that could be let go; with it, `NoRoom` comes where the pair would fit better without them.
             None takes what is free, whatever has to be given up for it.
         embeds: load the target as one that answers `Embed`, and nothing else.
+        own: load here also what a server of the user has in memory.
     """
 
     options: LaunchOptions = LaunchOptions()
     parallel: int | None = 1
     at_most: bool = False
-    keep: bool = False
+    calls: bool = False
     workload: str | None = None
     text_every_s: float = 0.0
     given: tuple[str, ...] = ()
     others: Held | None = None
     embeds: bool = False
+    own: bool = False
 
 
 class Count(Tagged, frozen=True):
-    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`. `options` are those of the reply."""
+    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`. `options` and `owner` are those of the reply."""
 
     id: int
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     options: ReplyOptions = ReplyOptions()
+    owner: str = ""
 
 
 class Tokenize(Tagged, frozen=True):
@@ -127,16 +112,11 @@ class Cancel(Tagged, frozen=True):
     id: int | None = None
 
 
-class SaveState(Tagged, frozen=True):
-    """Write what the models have evaluated into a directory: `StateSaved`, or `StateLeft`."""
+class Propose(Tagged, frozen=True):
+    """What a client proposes for the reply to a request with `drafts`; without an answer, and overtaking what waits."""
 
-    directory: str
-
-
-class RestoreState(Tagged, frozen=True):
-    """Put back what `SaveState` wrote, where it fits: `StateRestored`, or `StateLeft`."""
-
-    directory: str
+    id: int
+    proposal: DraftProposal
 
 
 class Bye(Tagged, frozen=True):
@@ -145,7 +125,7 @@ class Bye(Tagged, frozen=True):
 
 Question = Request | Count | Tokenize | Detokenize | Embed
 """What bears an id, and can be answered beside others."""
-Command = Load | Question | Cancel | SaveState | RestoreState | Bye
+Command = Load | Question | Cancel | Propose | Bye
 
 
 # What an engine sends.
@@ -215,6 +195,8 @@ class Ready(Tagged, frozen=True):
         held: the memory that they hold.
         sees: whether the target takes pictures.
         hears: whether it takes sounds.
+        longest: tokens of context that the target was trained for; 0 where that is not known.
+        pass_s: seconds of the target's passes by their width, from one token on; empty where they were not measured.
     """
 
     target: str
@@ -227,6 +209,8 @@ class Ready(Tagged, frozen=True):
     held: Held = Held()
     sees: bool = False
     hears: bool = False
+    longest: int = 0
+    pass_s: tuple[float, ...] = ()
 
 
 class LoadCancelled(Tagged, frozen=True):
@@ -267,33 +251,11 @@ class Vectors(Tagged, frozen=True):
     tokens: int
 
 
-class StateSaved(Tagged, frozen=True):
-    """The directory now holds what was evaluated."""
-
-    directory: str
-    tokens: int
-    size_bytes: int
-
-
-class StateRestored(Tagged, frozen=True):
-    """So many tokens need not be evaluated again."""
-
-    directory: str
-    tokens: int
-
-
-class StateLeft(Tagged, frozen=True):
-    """A state was not written, or does not fit and was left alone; the text is evaluated as usual."""
-
-    directory: str
-    reason: str
-
-
 class Failed(Tagged, frozen=True):
     """A request could not be done; the engine goes on.
 
     Args:
-        id: of the request; None for a load, a state, or a line that is no frame.
+        id: of the request; None for a load, or a line that is no frame.
         kind: name of the error's class in `localspec.errors`, or `FrameError`.
         reason: one line: what, which value, and what to do.
         again_s: see `Busy`.
@@ -304,7 +266,13 @@ class Failed(Tagged, frozen=True):
     kind: str
     reason: str
     again_s: float | None = None
-    sizes: tuple[int, int] | None = None
+    sizes: tuple[int, int, int] | None = None
+
+    @classmethod
+    def of(cls, number: int | None, error: Exception) -> "Failed":
+        """Return the notice of an error of ours, with all that its class has to say."""
+        again_s, sizes = (getattr(error, name, None) for name in ("again_s", "sizes"))
+        return cls(number, type(error).__name__, str(error), again_s, sizes)
 
 
 class EngineDied(Tagged, frozen=True):
@@ -329,9 +297,6 @@ Notice = (
     | Counted
     | Tokens
     | Vectors
-    | StateSaved
-    | StateRestored
-    | StateLeft
     | Failed
     | EngineDied
 )

@@ -16,7 +16,6 @@ from localspec.engine.protocol import (
     NOTICES,
     Failed,
     FrameError,
-    Held,
     Hello,
     Load,
     Loading,
@@ -24,6 +23,7 @@ from localspec.engine.protocol import (
     Ready,
     encode,
 )
+from localspec.messages import Held
 from localspec.options import LaunchOptions
 
 _PATIENCE_S = 2.0
@@ -35,7 +35,7 @@ def connect(path: str, pid: int, options: LaunchOptions) -> ServerLink | None:
     Args:
         path: of its socket.
         pid: its process.
-        options: what is to be loaded, by names that mean the same everywhere, see `launch.names`.
+        options: what is to be loaded, by names that mean the same everywhere, see `models.requested`.
     """
     link = ready = None
     with suppress(OSError, ValueError, FrameError):  # of another version; or a NUL in the path
@@ -46,7 +46,7 @@ def connect(path: str, pid: int, options: LaunchOptions) -> ServerLink | None:
         if link is not None:
             link.end(0)
         return None
-    loads = ", which loads the model again" if link.rests else ""
+    loads = ", which loads the model again" if link.unloaded else ""
     note = f"answered by your server, process {pid}{loads}; --own loads the model here instead"
     link.ready = msgspec.structs.replace(ready, notes=(note,), load_s=0.0, held=Held())
     return link
@@ -82,13 +82,13 @@ def _notices(link: ServerLink) -> Iterator[Notice]:
 
 
 def _ready(link: ServerLink) -> Ready | None:
-    """Return what a server has loaded, and note whether it rests; None where it has something else."""
+    """Return what a server has loaded, and note whether that was unloaded; None where it has something else."""
     for notice in _notices(link):
         match notice:
             case Ready():
                 return notice
             case Loading():
-                link.rests = True
+                link.unloaded = True
             case Failed():
                 return None
     return None

@@ -14,6 +14,7 @@ from localspec.grammar.automaton import GrammarAutomaton, GrammarState
 
 _LINE = b"\n"
 _MOST_TEXTS = 256
+_FEW_IDS = 4096
 
 
 class Either:
@@ -53,6 +54,16 @@ class Either:
         return [each for each in zip(self._rules, state, strict=True) if each[1] is not None]
 
 
+def _among(ids: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which ids are among some tokens, in order: what `np.isin` does, in a tenth of its time for a few ids."""
+    if not tokens.size:
+        return np.zeros(ids.size, dtype=np.bool_)
+    if ids.size > _FEW_IDS:
+        return np.isin(ids, tokens)
+    found: NDArray[np.bool_] = tokens.take(tokens.searchsorted(ids), mode="clip") == ids
+    return found
+
+
 class Pieces:
     """The bytes of each token of a vocabulary, and which tokens have a text in them.
 
@@ -73,7 +84,7 @@ class Pieces:
         return self._pieces[token]
 
     def with_text(self, text: bytes, *, at_start: bool = False) -> NDArray[np.int64]:
-        """Return the tokens that a text stands in, or that begin with it."""
+        """Return the tokens, in order, that a text stands in, or that begin with it."""
         known = self._known.get((text, at_start))
         if known is None:
             if len(self._known) == _MOST_TEXTS:
@@ -248,7 +259,7 @@ class Watch:
         for number, (opening, met) in enumerate(zip(self._openings, state.met, strict=True)):
             if self._wide[number]:
                 for past in self._running_past(number, state.tail):
-                    allowed &= ~np.isin(ids, past)
+                    allowed &= ~_among(ids, past)
             if met is not None and (self._wide[number] or len(met[0]) >= opening.least):
                 self._bind(opening, met, ids, allowed)
         return allowed
@@ -286,7 +297,7 @@ class Watch:
         """Rule out tokens that complete a head and are not what the rule has there."""
         behind, state = met
         for rest in {each[len(behind) :] for each in opening.heads if each.startswith(behind)}:
-            complete = np.isin(ids, self._pieces.with_text(rest, at_start=True))
+            complete = _among(ids, self._pieces.with_text(rest, at_start=True))
             if complete.any():
                 taken = [_after(opening.rule, state, [each]) is not None for each in ids[complete]]
                 allowed[complete] &= np.array(taken, dtype=np.bool_)
@@ -376,16 +387,17 @@ class AfterTrigger:
         tail, watched = state.tail, state.watched
         if self._rule is not None and state.bound is not None:
             return self._rule.allows(state.bound, ids)
-        past, never = self._trigger.running_past, self._rule is None
-        allowed = np.ones(ids.size, dtype=np.bool_)
-        if self._watch is not None and watched is not None:
+        if self._watch is None or watched is None:
+            allowed = np.ones(ids.size, dtype=np.bool_)
+        else:
             allowed = self._watch.allows(watched, ids)
             if watched.bound is not None:
                 return allowed
-        allowed &= ~np.isin(ids, past(0, or_to=never))
-        for size in range(1, len(tail) + 1):
-            if self._trigger.text.startswith(tail[-size:]):
-                allowed &= ~np.isin(ids, past(size, or_to=never))
+        for size in range(len(tail) + 1):
+            if not size or self._trigger.text.startswith(tail[-size:]):
+                past = self._trigger.running_past(size, or_to=self._rule is None)
+                if past.size:
+                    allowed &= ~_among(ids, past)
         return allowed
 
     def forced(self, state: TriggerState) -> tuple[int, ...]:

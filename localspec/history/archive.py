@@ -3,7 +3,6 @@
 A full disk fails no chat: see `HistoryDatabase`.
 """
 
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +28,9 @@ from localspec.history.schema import STEPS
 from localspec.history.search import search
 from localspec.messages import Message
 from localspec.storage.database import open_to_read
+from localspec.storage.read_store import forget_conversation
 
-_TITLE_CHARS, _TIDY_S, _DAY_S = 60, 0.02, 86400.0
+_TITLE_CHARS, _DAY_S = 60, 86400.0
 _CANDIDATES = 5
 _MOST_DIGITS = 18  # more are no number that SQLite has
 _MARKED = """
@@ -45,7 +45,7 @@ class History(HistoryDatabase):
     """Conversations that outlive the program.
 
     Args:
-        directory: where the database and the models' states are.
+        directory: where the database is.
         clock: seconds since 1970.
         stopwatch: seconds, monotonic; paces what a growing reply writes.
     """
@@ -57,8 +57,8 @@ class History(HistoryDatabase):
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(directory / "history.db")
-        self._states = directory / "state"
-        self._store = directory.parent / "store" / "said.db"
+        self._reads = directory.parent / "reads"
+        self._data = directory.parent
         self._clock, self._stopwatch = clock, stopwatch
         self._chores: ChoreThread | None = None
         self._finder: sqlite3.Connection | None = None
@@ -83,7 +83,7 @@ class History(HistoryDatabase):
     ) -> int:
         """Add a message of the user after `parent`, None at the beginning; return its id. It becomes the leaf.
 
-        A conversation without a title gets what was typed, as far as a list has room for it.
+        A conversation that nobody named has the beginning of its first question as its title, of the one that was added last.
         """
         return self._add(conversation, parent, message, "complete", figures=figures)
 
@@ -164,14 +164,17 @@ class History(HistoryDatabase):
     def work_in_background(
         self, keep_days: int = 0, but: Callable[[], int | None] = lambda: None
     ) -> None:
-        """Do chores from now on, in a thread.
+        """Do chores from now on, in a thread, beside a screen that nothing may hold up.
 
         Args:
             keep_days: delete conversations whose last message is older; 0 keeps all.
             but: returns the conversation that stays, whatever its age.
         """
+        self.wait_less()
         if self.trouble is None and self._chores is None:
-            self._chores = ChoreThread(self._path, lambda: self.expire(keep_days, but))
+            self._chores = ChoreThread(
+                self._path, lambda: self.expire(keep_days, but), self._writing
+            )
 
     def expire(
         self, keep_days: int, but: Callable[[], int | None] = lambda: None, most: int = -1
@@ -307,17 +310,16 @@ class History(HistoryDatabase):
         self.save(RowChange("conversation", conversation, values))
 
     def delete(self, conversation: int) -> None:
-        """Remove a conversation, what the search and the store know of it, its pictures and sounds, and the models' state of it.
+        """Remove a conversation, what the search and the store know of it, its pictures and sounds, and what models have read of it.
 
         Its bytes are overwritten in the database (`secure_delete`), in the store and in files that no other message names;
-        the state is a file that is unlinked. Of a large history the index gives up the words in `tidy`.
+        what was read is unlinked. Of a large history the index gives up the words in `tidy`.
 
         Raises:
             HistoryError: the history or the store cannot be written.
         """
-        if self._store.exists():
-            self._forget_tokens(conversation)
-        shutil.rmtree(self._states / str(conversation), ignore_errors=True)
+        self._forget_kept(conversation)
+        forget_conversation(self._reads, conversation)
         its = (conversation,)
         saved = self.read("SELECT 1 FROM conversation WHERE id = ?", its)
         named = self.names_media(conversation)
@@ -336,22 +338,19 @@ class History(HistoryDatabase):
             if self._chores is not None:
                 self._chores.wake()
             elif self.is_small:  # a step on a large index may take longer than the deletion
-                self.tidy(_TIDY_S)
+                self.tidy()
 
-    def state_directory(self, conversation: int) -> Path | None:
-        """Return where the models' state of a conversation belongs; None where nothing is saved."""
-        return self._states / str(conversation) if self.trouble is None else None
+    def _forget_kept(self, conversation: int) -> None:
+        from localspec.decoding.drafters.register import keeping  # noqa: PLC0415 - few delete
 
-    def _forget_tokens(self, conversation: int) -> None:
-        from localspec.storage.token_log import TokenLog, of_conversation  # noqa: PLC0415 - few have one
-
-        try:
-            TokenLog(self._store).forget(of_conversation(conversation))
-        except OSError as error:
-            raise HistoryError(
-                f"the store of what was said cannot be changed ({error.strerror}), so nothing was deleted: "
-                f"check {self._store}"
-            ) from error
+        for entry in keeping():
+            try:
+                entry.kept.forget(self._data, conversation)
+            except OSError as error:
+                raise HistoryError(
+                    f"the {entry.name} of what was said cannot be changed ({error.strerror}), so nothing was deleted: "
+                    f"check {error.filename}"
+                ) from error
 
     def _row(self, message: int) -> Values:
         rows = self.rows("message", "id", message)
@@ -389,15 +388,22 @@ class History(HistoryDatabase):
             "mark": "",
         }
         leaf: Values = {"leaf": NEW, "updated_s": now_s}
-        if not all(row["title"] for row in self.rows("conversation", "id", conversation)):
-            names = ", ".join(each.name for each in message.media)
-            words = " ".join(storable(message.typed or message.text or names).split())
-            leaf["title"] = cut_at_word(words, _TITLE_CHARS)
+        begun = self._titles(conversation) if parent is None else set()
+        if any(
+            row["title"] in {"", *begun} for row in self.rows("conversation", "id", conversation)
+        ):
+            leaf["title"] = _title_of(message)
         return self.save(
             RowChange("message", None, values),
             RowChange("conversation", conversation, leaf),
             media={each.sha256: each.data for each in message.media if each.data},
         )
+
+    def _titles(self, conversation: int) -> set[str]:
+        """Return the titles that the first questions of a conversation give it: an own one is none of them."""
+        rows = self.rows("message", "conversation", conversation)
+        firsts = (each for each in rows if each["parent"] is None)
+        return {_title_of(message_of(each, lambda _: b"")) for each in firsts}
 
     def _stored(self, row: Values, siblings: dict[int | None, tuple[int, ...]]) -> StoredMessage:
         columns = ("id", "parent", "state", "created_s", "model", "figures", "mark")
@@ -414,6 +420,12 @@ def _siblings(rows: Iterable[Values]) -> dict[int | None, tuple[int, ...]]:
     for row in rows:
         siblings[row["parent"]] = (*siblings.get(row["parent"], ()), row["id"])
     return siblings
+
+
+def _title_of(question: Message) -> str:
+    names = ", ".join(each.name for each in question.media)
+    words = " ".join(storable(question.typed or question.text or names).split())
+    return cut_at_word(words, _TITLE_CHARS)
 
 
 def cut_at_word(text: str, most: int) -> str:

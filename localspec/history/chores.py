@@ -8,14 +8,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 
 from localspec.history.schema import STEPS
 from localspec.history.search import LETTERS, letters_of
 from localspec.storage.database import empty_log, give_back, open_database, transaction
 
-_PAGES, _MESSAGES = 16, 300
+_PAGES, _MESSAGES, _CHARS = 16, 300, 4000
 _REST = 3.0
 """How many times as long as a step a thread rests after it."""
 _BUSY_S, _AGAIN_S = 0.1, 2.0
@@ -63,31 +63,43 @@ def _merge(connection: sqlite3.Connection, *, is_first: bool) -> None:
 def _index_letters(connection: sqlite3.Connection, at: int) -> None:
     """Index the letters of messages before a number."""
     values = {"glob": f"*[{LETTERS}]*", "next": at, "most": _MESSAGES}
-    rows = connection.execute(_OLDER, values).fetchall()
     put = "INSERT OR REPLACE INTO letters(rowid, content) VALUES (?, ?)"
-    connection.executemany(
-        put, [(row["id"], letters_of(row["content"])) for row in rows if row["content"]]
-    )
-    if len(rows) < _MESSAGES:
+    size = 0
+    for row in connection.execute(_OLDER, values).fetchall():
+        at = row["id"]
+        if row["content"]:
+            connection.execute(put, (at, letters_of(row["content"])))
+            size += len(row["content"])
+            if size > _CHARS:
+                break
+    if at == values["next"]:
         connection.execute("DELETE FROM chore WHERE name = 'letters'")
     else:
-        connection.execute("UPDATE chore SET next = ? WHERE name = 'letters'", (rows[-1]["id"],))
+        connection.execute("UPDATE chore SET next = ? WHERE name = 'letters'", (at,))
 
 
-def work(connection: sqlite3.Connection, within_s: float = float("inf"), rest: float = 0.0) -> bool:
+def work(
+    connection: sqlite3.Connection,
+    within_s: float = float("inf"),
+    rest: float = 0.0,
+    writing: AbstractContextManager[object] | None = None,
+) -> bool:
     """Do chores for a while; return whether all is done.
 
     Args:
         connection: of the history.
         within_s: seconds after which no step begins.
         rest: how many times as long as a step is waited after it.
+        writing: held during each step.
 
     Raises:
         sqlite3.Error: the file cannot be written now.
     """
     began_s = time.monotonic()
     while (now_s := time.monotonic()) - began_s < within_s:
-        if not step(connection):
+        with writing or nullcontext():
+            more = step(connection)
+        if not more:
             empty_log(connection)
             return True
         if rest:
@@ -103,10 +115,16 @@ class ChoreThread:
     Args:
         path: of the history's file.
         before: called first, with the connection's thread: what makes work, such as deleting what is too old.
+        writing: held during each step: what the program saves waits for that, and takes it for no other program.
     """
 
-    def __init__(self, path: Path, before: Callable[[], object] = lambda: None) -> None:
-        self._path, self._before = path, before
+    def __init__(
+        self,
+        path: Path,
+        before: Callable[[], object] = lambda: None,
+        writing: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._path, self._before, self._writing = path, before, writing
         self._stop, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
@@ -134,6 +152,6 @@ class ChoreThread:
         opened = open_database(self._path, STEPS, make=False, busy_s=_BUSY_S)
         with closing(opened) as connection:
             while not self._stop.is_set():
-                if work(connection, within_s=0.02, rest=_REST):
+                if work(connection, 0.02, _REST, self._writing):
                     return True
         return False

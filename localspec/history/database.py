@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -44,12 +44,15 @@ from localspec.storage.database import (
 OLDEST = 4
 """The first version that can be read as it is: later steps help the search."""
 BUSY_S, RETRY_S = 5.0, 10.0
+_SCREEN_S, _AGAIN_S = 0.03, 1.0
+"""How long a screen's thread waits for another program, and after what time it tries again."""
 _SMALL_PAGES = 4096  # of 4 KiB
 _MEDIA_FIRST = '{"media"'
 _WITH_MEDIA = f"SELECT acts FROM message WHERE acts LIKE '{_MEDIA_FIRST}%'"  # noqa: S608 - ours
 _HASH = re.compile(r"[0-9a-f]{64}")
 # A chat adds far fewer rows while another one is in trouble, and two in trouble rarely draw the same number.
 _GAP = 10_000
+_KEPT = "; localspec keeps trying; until then the conversation is kept in memory"
 _NO_MEDIA: Mapping[str, bytes] = MappingProxyType({})
 NOT_SAVED = 7
 """The exit code of a command that gave an answer and could not keep it."""
@@ -107,18 +110,19 @@ class HistoryDatabase:
     """
 
     def __init__(self, path: Path) -> None:
-        self._lock = threading.RLock()
+        self._lock, self._writing = threading.RLock(), threading.RLock()
         self._path = path
         self._connection: sqlite3.Connection | None = None
         self._waiting: dict[tuple[Table, int], Values] = {}
         self._media, self._waiting_media = MediaFiles(path.parent / "media"), dict[str, bytes]()
         self._ids: Iterator[int] = count()
-        self._tried_s, self._only_read = 0.0, False
+        self._busy_s, self._retry_s = BUSY_S, RETRY_S
+        self._tried_s, self._passes_s, self._only_read = 0.0, 0.0, False
         self._kept, self._kept_in = KeptChanges(path.parent / "kept"), path.parent / "kept"
         self.taken_in, self._reason = 0, ""
         self.trouble: str | None = None
         try:
-            self._connection = open_database(path, STEPS, busy_s=BUSY_S)
+            self._connection = open_database(path, STEPS, busy_s=self._busy_s)
             look_for_damage(self._connection)
             self._take_in()
         except (OSError, sqlite3.Error) as error:
@@ -128,6 +132,18 @@ class HistoryDatabase:
             if may_be_whole(error) or is_busy(error):
                 self._read_only()
             self._note(error, opening=True)
+
+    def wait_less(self) -> None:
+        """Wait for other programs no longer than a screen may stand still, until this is closed."""
+        with self._lock:
+            self._busy_s = _SCREEN_S
+            if self._connection is not None:
+                self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * _SCREEN_S)}")
+
+    @property
+    def lasting_trouble(self) -> str | None:
+        """The trouble, unless another program is writing, which may pass within seconds."""
+        return None if time.monotonic() < self._passes_s else self.trouble
 
     def read(self, sql: str, values: Sequence[Any] | Values = ()) -> list[sqlite3.Row]:
         """Return rows of the file; none where it cannot be read.
@@ -195,7 +211,7 @@ class HistoryDatabase:
         with self._lock:
             if self.trouble is None and self._connection is not None:
                 try:
-                    with transaction(self._connection):
+                    with self._writing, transaction(self._connection):
                         self._media.write(media)
                         return _make(self._connection, changes)
                 except (OSError, sqlite3.Error) as error:
@@ -210,6 +226,11 @@ class HistoryDatabase:
                 self._keep()
         return added
 
+    @property
+    def refusal(self) -> str:
+        """The trouble, as it is told of what cannot wait: that is not tried again."""
+        return (self.trouble or "").removesuffix(_KEPT)
+
     def change(self, *statements: tuple[str, Sequence[Any]], whole: bool = False) -> None:
         """Do what cannot wait.
 
@@ -220,20 +241,46 @@ class HistoryDatabase:
         Raises:
             HistoryError: the file does not take it.
         """
-        with self._lock:
-            if self._connection is None:
-                raise HistoryError(self.trouble or "the history is closed")
+        try:
+            self._patiently(lambda file: self._change(file, statements, whole=whole))
+        except sqlite3.Error as error:
+            if is_busy(error):
+                raise HistoryError("another program is writing to the history: try again") from None
+            self._note(error)
+            raise HistoryError(self.refusal or str(error)) from error
+
+    @staticmethod
+    def _change(
+        file: sqlite3.Connection, statements: Sequence[tuple[str, Sequence[Any]]], *, whole: bool
+    ) -> None:
+        try:
+            if whole:
+                file.execute("PRAGMA foreign_keys = OFF")
+            with transaction(file):
+                for sql, values in statements:
+                    file.execute(sql, values)
+        finally:
+            file.execute("PRAGMA foreign_keys = ON")
+
+    def _patiently(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Do what no screen waits for; while another program writes, other threads can go on.
+
+        Raises:
+            HistoryError: there is no file.
+            sqlite3.Error: it does not take it, or another program writes for too long.
+        """
+        until_s = time.monotonic() + BUSY_S
+        while True:
             try:
-                if whole:
-                    self._connection.execute("PRAGMA foreign_keys = OFF")
-                with transaction(self._connection):
-                    for sql, values in statements:
-                        self._connection.execute(sql, values)
-            except sqlite3.Error as error:
-                self._note(error)
-                raise HistoryError(self.trouble or str(error)) from error
-            finally:
-                self._connection.execute("PRAGMA foreign_keys = ON")
+                with self._lock, self._writing:
+                    if self._connection is None:
+                        raise HistoryError(self.trouble or "the history is closed")
+                    work(self._connection)
+                    return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > until_s:
+                    raise
+            time.sleep(_SCREEN_S)
 
     def cut_growing(self) -> None:
         """Mark replies that are being written as cut: their program is dead; one that lives on simply goes on writing."""
@@ -302,24 +349,26 @@ class HistoryDatabase:
         Raises:
             HistoryError: one cannot be removed.
         """
-        with self._lock:
-            if self._connection is None:
-                return
-            try:
-                with transaction(self._connection):
-                    rows = self._connection.execute(_WITH_MEDIA).fetchall()
-                    self._media.remove_others(_hashes(row["acts"] for row in rows))
-            except (OSError, sqlite3.Error) as error:
-                raise HistoryError(
-                    f"files of what was deleted cannot be removed ({reason_of(error)}): "
-                    f"check {self._path.parent / 'media'}, and delete another conversation"
-                ) from error
 
-    def retry(self, wait_s: float = RETRY_S) -> None:
+        def remove(file: sqlite3.Connection) -> None:
+            with transaction(file):
+                rows = file.execute(_WITH_MEDIA).fetchall()
+                self._media.remove_others(_hashes(row["acts"] for row in rows))
+
+        try:
+            self._patiently(remove)
+        except (OSError, sqlite3.Error) as error:
+            raise HistoryError(
+                f"files of what was deleted cannot be removed ({reason_of(error)}): "
+                f"check {self._path.parent / 'media'}, and delete another conversation"
+            ) from error
+
+    def retry(self, wait_s: float | None = None) -> None:
         """Write what waits if the file takes it by now; costs nothing until so much time went by since the last try."""
         with self._lock:
             now = time.monotonic()
-            if self.trouble is None or now - self._tried_s < wait_s:
+            since_s = now - self._tried_s
+            if self.trouble is None or since_s < (self._retry_s if wait_s is None else wait_s):
                 return
             self._tried_s = now
             changes = [
@@ -331,7 +380,7 @@ class HistoryDatabase:
                 self._connection = None
             # It may still be full, or have changed so that this does not fit any more.
             with suppress(OSError, sqlite3.Error):
-                file = open_database(self._path, STEPS, busy_s=BUSY_S)
+                file = open_database(self._path, STEPS, busy_s=self._busy_s)
                 try:
                     with transaction(file):
                         self._media.write(self._waiting_media)
@@ -352,6 +401,7 @@ class HistoryDatabase:
     def close(self) -> Unsaved | None:
         """Write what waits, and close the file; closing twice is harmless. Return what could not be written; None if all was."""
         with self._lock:
+            self._busy_s = BUSY_S
             self.retry(wait_s=0)
             unsaved = None
             if self._waiting and self.trouble is not None:
@@ -422,9 +472,11 @@ class HistoryDatabase:
         else:
             self._tried_s = time.monotonic()
             advice = "free some space" if is_full(error) else f"check {self._path.parent}"
-            self.trouble += (
-                f"{advice}; localspec keeps trying; until then the conversation is kept in memory"
-            )
+            self._retry_s, self._passes_s = RETRY_S, 0.0
+            if is_busy(error):
+                advice = "another program is writing to it"
+                self._retry_s, self._passes_s = _AGAIN_S, self._tried_s + BUSY_S
+            self.trouble += advice + _KEPT
             self._empty_log()  # its room is free then
             last = sum(row[0] or 0 for row in self.read("SELECT max(seq) FROM sqlite_sequence"))
         self._ids = count(last + _GAP * (1 + secrets.randbelow(_GAP)))

@@ -7,7 +7,7 @@ of one, is looked for letter by letter only where nothing else is found.
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from localspec.history.records import StoredConversation, split_query, storable
@@ -22,6 +22,8 @@ LETTERS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
+# Signs that belong to a word, as in c++, c# and .net, and no punctuation behind it.
+_SIGNS = re.compile(r"\w[+#]|^\.\w|\w[+#.@/]\w")
 _LETTER = re.compile(f"([{LETTERS}])")
 _LISTED = """
 SELECT c.*, (SELECT count(*) FROM message WHERE conversation = c.id) AS n_messages,
@@ -67,14 +69,16 @@ def search(read: Read, query: str, limit: int) -> list[StoredConversation]:
     if not query:
         return [_stored(row, "") for row in read(_EVERY, values)]
     words = re.findall(r"\w+", query)
-    hits = _hits(read, query, words, -1 if tags or limit < 0 else limit)
+    signs = [each for each in query.split() if _SIGNS.search(each)]
+    hits = _hits(read, query, words, -1 if tags or signs or limit < 0 else limit)
+    hits = _holding(read, hits, signs) if signs else hits
     ids = {*hits, *(row["id"] for row in read(_TITLED, {"like": _like(query)}))}
     if not ids:
         containing = {"like": _like(query), "below": _NEVER}
         hits = {row["conversation"]: row["message"] for row in read(_CONTAINING, containing)}
         ids = {*hits}
     rows = read(_SOME, values | {"ids": json.dumps([*ids])})
-    return [_stored(row, _text(read, hits.get(row["id"]), words)) for row in rows]
+    return [_stored(row, _text(read, hits.get(row["id"]), signs or words)) for row in rows]
 
 
 def _hits(read: Read, query: str, words: Sequence[str], limit: int) -> dict[int, int]:
@@ -98,6 +102,17 @@ def _hits(read: Read, query: str, words: Sequence[str], limit: int) -> dict[int,
             older = {row["conversation"]: row["message"] for row in read(_CONTAINING, values)}
             hits = older | hits
     return hits
+
+
+def _holding(read: Read, hits: Mapping[int, int], signs: Sequence[str]) -> dict[int, int]:
+    """Return the newest message that has such signs, of the conversations of some hits that have one."""
+    having = " AND ".join("content LIKE ? ESCAPE '\\'" for _ in signs)
+    rows = read(
+        "SELECT conversation, max(id) AS message FROM message "  # noqa: S608 - only marks
+        f"WHERE conversation IN (SELECT value FROM json_each(?)) AND {having} GROUP BY conversation",
+        (json.dumps([*hits]), *map(_like, signs)),
+    )
+    return {row["conversation"]: row["message"] for row in rows}
 
 
 def _term(word: str) -> str:
@@ -133,4 +148,5 @@ def excerpt(text: str, words: Sequence[str]) -> str:
 
 def _patterns(words: Sequence[str]) -> Iterator[str]:
     for word in words:
-        yield re.escape(word) if letters_of(word) else rf"\b{re.escape(word)}"
+        begins = letters_of(word) or not word[0].isalnum()
+        yield re.escape(word) if begins else rf"\b{re.escape(word)}"

@@ -14,8 +14,8 @@ from localspec.launch.embedding import load_embedder
 from localspec.launch.load import HOLD_UP_S, Runtime
 from localspec.launch.load import load as load_plan
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import make_plan
 from localspec.llama.model import give_back_memory
+from localspec.plan.make import make_plan
 
 
 class RuntimeFactory:
@@ -53,11 +53,10 @@ class RuntimeFactory:
             plan,
             cancel,
             send,
-            parallel=load.parallel,
             at_most=load.at_most,
             hold_up_s=HOLD_UP_S,
             observe=Telemetry(load.workload).observe,
-            keep=load.keep,
+            keep=load.options.prompt_cache,
         )
         self._assistant = runtime.assistant
         return runtime

@@ -1,9 +1,9 @@
 """Drafting: the policies that loaded models can run with, by the names that users give them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localspec.decoding.costs import (
     AT_BEST,
@@ -15,10 +15,9 @@ from localspec.decoding.costs import (
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
     WITHOUT_MODEL,
+    DrafterContext,
     DrafterEntry,
-    Material,
     drafters,
-    uses_draft_model,
 )
 from localspec.decoding.policy import (
     LONGEST_DRAFT,
@@ -30,86 +29,10 @@ from localspec.decoding.policy import (
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
 from localspec.errors import UsageError
-from localspec.options import LaunchOptions
+from localspec.plan.draft_mode import AUTO, DraftMode, draft_mode
 
 if TYPE_CHECKING:
-    from localspec.decoding.drafters.copying import Past
-    from localspec.decoding.drafters.spelling import Spelling
-
-AUTO = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class DraftMode:
-    """What is to draft, and how far.
-
-    Args:
-        kind: `off`, `auto`, which chooses in every round, or the name of a drafter.
-        draft_length: tokens to draft a round, from 1; of `off` and `auto` it is None.
-    """
-
-    kind: str
-    draft_length: int | None = None
-
-    @property
-    def rows(self) -> int:
-        """Rows of logits that a pass of the target may ask for."""
-        return 1 + {OFF: 0, AUTO: LONGEST_DRAFT}.get(self.kind, self.draft_length or 0)
-
-    @property
-    def name(self) -> str:
-        """As users write it."""
-        return self.kind if self.draft_length is None else f"{self.kind}:{self.draft_length}"
-
-    @property
-    def needs_draft_model(self) -> bool:
-        """Whether it cannot do without a draft model."""
-        return uses_draft_model(self.kind)
-
-    @property
-    def needs_heads(self) -> bool:
-        """Whether it cannot do without heads of the target."""
-        return self.kind in drafters() and drafters()[self.kind].needs_heads
-
-    @property
-    def may_use_draft_model(self) -> bool:
-        """Whether a draft model, or a file of heads, is of use to it."""
-        return self.kind == AUTO or self.needs_draft_model or self.needs_heads
-
-
-def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
-    """Return the mode that `off`, `auto`, `lookup`, `lookup:8`, `model` or `model:3` stands for.
-
-    Args:
-        text: kind, and the draft length after a colon.
-        draft_length: what a mode without a length of its own takes; None takes the usual one.
-
-    Raises:
-        UsageError: there is no such mode, or it takes no such length.
-    """
-    kind, colon, length = text.partition(":")
-    if kind in {OFF, AUTO} and not colon:
-        return DraftMode(kind)
-    if kind not in drafters() or (colon and not length.isdecimal()):
-        *others, last = drafters()
-        raise UsageError(
-            f"draft mode {text!r}: choose {', '.join([OFF, AUTO, *others])} or {last}; "
-            "a drafter may have a length, as in model:3"
-        )
-    drafted = int(length) if colon else draft_length or drafters()[kind].usual_length
-    LaunchOptions(draft_length=drafted)  # which says what lengths there are
-    return DraftMode(kind, drafted)
-
-
-def draft_modes(options: LaunchOptions) -> tuple[DraftMode, ...]:
-    """Return every mode that a pair has to be ready for, the wanted one first.
-
-    Raises:
-        UsageError: there is no such mode.
-    """
-    return tuple(
-        draft_mode(each, options.draft_length) for each in (options.draft, *options.further)
-    )
+    from localspec.decoding.drafters.vocab_map import VocabMap
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +46,7 @@ class Drafting:
         eog: ids that end a generation.
         costs: what passes cost; None if they were not measured, and `auto` looks up.
         longest: most tokens of any draft.
-        past: texts of other conversations; None where they are not stored.
+        shared: what is kept for drafters, by their names; see `Keeper`.
         has_heads: whether `draft_models` are heads.
         branches: most branches of a pass of the target.
         running: slots of the sequences that are answering.
@@ -131,11 +54,11 @@ class Drafting:
 
     count: int
     draft_models: Sequences | None
-    spelling: "Callable[[], Spelling] | None"
+    spelling: "Callable[[], VocabMap] | None"
     eog: Collection[int]
     costs: PairCosts | None
     longest: int
-    past: "Past | None" = None
+    shared: Mapping[str, Any] = field(default_factory=dict)
     has_heads: bool = False
     branches: int = 0
     running: set[int] = field(default_factory=set)
@@ -158,8 +81,9 @@ class Drafting:
             lacks = "a draft model: no draft model is loaded"
         elif mode.needs_heads and not self.has_heads:
             lacks = "heads of the target: no heads are loaded"
-        elif mode.kind in drafters() and drafters()[mode.kind].needs_store and self.past is None:
-            lacks = "the store of what was said: `localspec config set store on`"
+        elif mode.kind in drafters() and self._lacks(drafters()[mode.kind]):
+            setting = drafters()[mode.kind].setting
+            lacks = f"the {mode.kind} of what was said: `localspec config set {setting} on`"
         if lacks:
             raise UsageError(f"draft mode {mode.name!r} needs {lacks}")
         if mode.kind != AUTO or self.costs is None:
@@ -170,11 +94,15 @@ class Drafting:
         able = [
             self._drafter(entry, slot, fixed=False)
             for entry in drafters().values()
-            if (not entry.needs_store or self.past is not None) and self._could_win(entry, longest)
+            if not self._lacks(entry) and self._could_win(entry, longest)
         ]
         target, measured = self.costs.target, self.costs.at_best < AT_BEST
         best = best_yield(self.costs, longest) if measured else inf
         return AdaptivePolicy(target, longest, able, self.branches, self.running, slot, best)
+
+    def _lacks(self, entry: DrafterEntry) -> bool:
+        """Return whether what a drafter keeps is not there."""
+        return bool(entry.keeper) and entry.name not in self.shared
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""
@@ -188,7 +116,7 @@ class Drafting:
         )
 
     def _drafter(self, entry: DrafterEntry, slot: int, *, fixed: bool) -> Drafter:
-        material = Material(self.eog, fixed=fixed, past=self.past)
+        material = DrafterContext(self.eog, fixed=fixed, shared=self.shared.get(entry.name))
         if self.draft_models is None:
             return entry.make(material)
         view, costs = self.draft_models.views[slot], self.costs

@@ -7,18 +7,20 @@ from pathlib import Path
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.embedding import LoadedEmbedder
-from localspec.engine.protocol import Held, Loading
+from localspec.engine.protocol import Loading
 from localspec.errors import ModelUnavailable
-from localspec.launch.fit import PairToFit, require_room
 from localspec.launch.loaded_files import LoadedFiles
-from localspec.llama.allocated import together
+from localspec.llama.buffer_log import together
 from localspec.llama.embedder import Embedder
 from localspec.llama.model import LlamaModel
+from localspec.messages import Held
 from localspec.models.gguf import read_model
 from localspec.models.names import look_up
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.options import LaunchOptions
+from localspec.plan.facts import free_memory
+from localspec.plan.fit import PairLoad
 from localspec.storage.paths import data_dir
 
 _USUAL_N_CTX = 512
@@ -53,10 +55,10 @@ def load_embedder(
     header, load = replace(read_model(path), name=name), options.load
     if options.fit:
         usual = replace(load, n_ctx=_USUAL_N_CTX, n_batch=_USUAL_N_CTX)
-        pair = PairToFit(header, None, usual, None, None, None, shrinks=False)
+        pair, free = PairLoad.of(header, options=usual), free_memory()
         if others is not None:
-            require_room(pair, others, 1)
-        plan = pair.plan()
+            pair.require_room(free, others, 1)
+        plan = pair.fit(free)
         if plan is not None and plan.gpus and load.gpu_layers is None:
             load = replace(load, gpu_layers=plan.target_layers)
     files = LoadedFiles()

@@ -6,76 +6,62 @@ Cheap to import: where a server has the models in memory, nothing of what loads 
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from localspec.engine.engine import (
-    COMMAND,
-    Engine,
-    FirstRequest,
-    NoSignals,
-    OnProgress,
-    RemoteEngine,
-    Signals,
-)
-from localspec.engine.link import ServerLink
+import msgspec
+
+from localspec.engine.engine import Engine, Needs, NoSignals, OnProgress, Signals
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring, Notice
 from localspec.engine.running import Running, servers
-from localspec.engine.shared import connect
+from localspec.entry_points import engine_module
 from localspec.errors import LocalspecError
-from localspec.launch.names import with_full_names
 from localspec.launch.recording import recorded
+from localspec.models.requested import with_full_names
 from localspec.options import LaunchOptions
 
 if TYPE_CHECKING:
-    from localspec.launch.plan import LoadPlan
+    from localspec.engine.link import ServerLink
+    from localspec.engine.remote_engine import RemoteEngine
 
-REMOTE = (sys.executable, "-P", "-m", "localspec.remote.child")
-"""The command of the process in which a server on the network is the engine."""
 _USUAL_PARALLEL = 4
 """What a server answers at a time, if its user did not say."""
 
 
 @asynccontextmanager
 async def open_engine(
-    load: Load,
+    wish: Load,
+    needs: Needs | None = None,
     progress: OnProgress = lambda _notice: None,
     signals: Signals | None = None,
-    *,
-    own: bool = False,
-    shared: ServerLink | None = None,
-    plan: "LoadPlan | None" = None,
-    first: FirstRequest | None = None,
     notify: Callable[[str], None] = lambda _text: None,
 ) -> AsyncIterator[Engine]:
     """Open an engine: a server's that was named or has the models in memory, else one here, or in a child where workers compute.
 
+    What it loads is decided, and its files are here; `Engine.loaded` loads it.
+
     Args:
-        load: what to load, and how.
+        wish: what to load, and how.
+        needs: what it is to be ready for.
         progress: gets how far that is.
         signals: how the user ends it; None leaves that alone.
-        own: ask no server.
-        shared: the engine of a server, where one is known already.
-        plan: of `load`, where it is made already.
-        first: what is asked first.
-        notify: prints what goes wrong with recording, and that a server is busy.
+        notify: prints what goes wrong with recording.
 
     Raises:
-        Interrupted: loading was stopped.
-        EngineGone: the child died of it.
         LocalspecError: it cannot be loaded.
     """
-    signals = signals or NoSignals()
-    if load.options.server is not None:
-        engine: Engine = await _child(load, progress, signals, REMOTE)
-        engine.notify = notify
-    elif (shared := shared or (None if own else resident(load))) is not None:
-        engine = RemoteEngine.of_server(shared, load.parallel or _USUAL_PARALLEL)
-    elif load.options.workers:  # llama.cpp ends a process whose worker goes away
-        engine = await _child(load, progress, signals)
-    else:
+    needs, signals, launch = needs or Needs(), signals or NoSignals(), wish.options
+    server = resident(wish)
+    if server is None and not launch.workers and launch.can.local_files:
         from localspec.launch.local_engine import local_engine  # noqa: PLC0415 - all that loads
 
-        engine = local_engine(load, progress, signals, plan, first, notify)
+        engine: Engine = local_engine(wish, needs.prompt, progress, signals, notify)
+    else:
+        engine = _elsewhere(wish, server, progress)
+        if needs.plan and launch.can.local_files:
+            from localspec.launch.local_engine import planned  # noqa: PLC0415 - few ask for it
+
+            engine.plan = planned(_without_devices(wish), None, progress, signals)
     with signals.running(engine.stop):
         try:
             yield engine
@@ -83,31 +69,42 @@ async def open_engine(
             engine.close()
 
 
-async def _child(
-    load: Load, progress: OnProgress, signals: Signals, command: Sequence[str] = COMMAND
-) -> Engine:
-    """Return an engine in a process of its own, once it has loaded."""
+def _elsewhere(wish: Load, server: "ServerLink | None", progress: OnProgress) -> "RemoteEngine":
+    """Return the engine of a server that has this in memory, or else in a process of its own, where workers or a server compute."""
+    from localspec.engine.remote_engine import RemoteEngine  # noqa: PLC0415 - few need it
+
+    parallel = wish.parallel or _USUAL_PARALLEL
+    if server is not None:
+        return RemoteEngine.of_server(server, parallel)
 
     def watch(notice: Notice) -> None:
         if isinstance(notice, Downloading | Loading | Measuring):
             progress(notice)
 
-    engine = RemoteEngine(
-        command, settings=load, watch=watch, parallel=load.parallel or _USUAL_PARALLEL
-    )
-    try:
-        engine.load(load.options)
-        with signals.running(engine.cancel):
-            await engine.loaded()
-    except BaseException:
-        engine.close(0)
-        raise
-    return engine
+    # llama.cpp ends a process whose worker goes away.
+    command = command_of("workers" if wish.options.can.local_files else "server")
+    return RemoteEngine(command, settings=wish, watch=watch, parallel=parallel)
 
 
-def resident(load: Load) -> ServerLink | None:
-    """Return the engine of a server that has this in memory and answers as this program would; None without one."""
-    if load.options.server or load.workload or "--debug" in sys.argv:
+def _without_devices(wish: Load) -> Load:
+    """Return what can be planned here of what is loaded elsewhere, where its devices are known, and its memory is."""
+    anywhere = replace(wish.options.load, devices=(), split="layers", tensor_split=None)
+    options = replace(wish.options, load=anywhere, draft_devices=(), workers=(), fit=False)
+    return msgspec.structs.replace(wish, options=options)
+
+
+def command_of(option: str) -> tuple[str, ...]:
+    """Return the command of the process of the engine that an option asks for.
+
+    Raises:
+        UsageError: no package has it.
+    """
+    return sys.executable, "-P", "-m", engine_module(option)
+
+
+def resident(load: Load) -> "ServerLink | None":
+    """Return the engine of a server that has this in memory and answers as this program would; None without one, or for what is to be loaded here."""
+    if load.own or load.options.server or load.workload or "--debug" in sys.argv:
         return None
     # What is wrong with names or directories is told by whoever loads.
     with suppress(LocalspecError, OSError, RuntimeError, ValueError):
@@ -116,20 +113,29 @@ def resident(load: Load) -> ServerLink | None:
     return None
 
 
-def server_finder(
-    *, own: bool, workload: str | None = None
-) -> Callable[[LaunchOptions], ServerLink | None]:
-    """Return what looks for the engine of a server, see `resident`; with `own` it returns None."""
-    return lambda options: None if own else resident(Load(options, workload=workload))
+def server_finder(load: Load) -> "Callable[[LaunchOptions], ServerLink | None]":
+    """Return what looks for the engine of a server that has something in memory, see `resident`."""
+    return lambda options: resident(msgspec.structs.replace(load, options=options))
 
 
-def first_of(running: Sequence[Running], wanted: LaunchOptions) -> ServerLink | None:
+def child_engine(load: Load) -> "RemoteEngine":
+    """Return an engine in another process, which starts when something is loaded."""
+    from localspec.engine.remote_engine import RemoteEngine  # noqa: PLC0415 - as above
+
+    if load.options.can.local_files:
+        return RemoteEngine(find=server_finder(load), settings=load)
+    return RemoteEngine(command_of("server"), settings=load)
+
+
+def first_of(running: Sequence[Running], wanted: LaunchOptions) -> "ServerLink | None":
     """Return the first that has the models in memory; where none has, the first that would load them again."""
+    from localspec.engine.shared import connect  # noqa: PLC0415 - as above
+
     chosen: ServerLink | None = None
     resting: list[ServerLink] = []
     for each in running:
         link = connect(each.engine, each.pid, wanted)
-        if link is not None and not link.rests:
+        if link is not None and not link.unloaded:
             chosen = link
             break
         resting += [] if link is None else [link]

@@ -2,82 +2,81 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from localspec.calibration.calibrated import (
     calibrated,
     calibrated_heads,
+    calibrated_reading,
     calibrated_widths,
     stored_costs,
 )
 from localspec.calibration.key import file_identity
 from localspec.chat import jinja
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer
-from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import (
     PairCosts,
-    PassCosts,
     at_best_of,
-    best_count,
-    draft_model_could_win,
 )
-from localspec.decoding.drafters.branches import MOST_BRANCHES
+from localspec.decoding.drafters.register import keeping
 from localspec.decoding.model import Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Sequences
 from localspec.display import MEASURED_AGAIN
-from localspec.engine.answering import StateLeftError
-from localspec.engine.protocol import Held, Loading, Measuring, StateSaved
-from localspec.errors import MemoryShort, ModelChanged, ModelLoadError, PassFailed
+from localspec.engine.protocol import Loading, Measuring
+from localspec.errors import ModelLoadError, PassFailed
 from localspec.grammar import Grammars
-from localspec.launch.drafting import AUTO, Drafting
-from localspec.launch.fit import sequences_that_fit
-from localspec.launch.kept_prefixes import KeptPrefixes
+from localspec.launch.drafting import Drafting
+from localspec.launch.kept_reads import KeptReads
 from localspec.launch.loaded_files import LoadedFiles
-from localspec.launch.plan import TEXT_ONLY, LoadPlan
-from localspec.launch.recording import store_megabytes
-from localspec.llama.allocated import RAM, together
+from localspec.launch.recording import kept_megabytes, why_not_recorded
+from localspec.llama.backend import initialise
+from localspec.llama.buffer_log import RAM, together
 from localspec.llama.encoder import Encoder
 from localspec.llama.model import LlamaModel, give_back_memory
+from localspec.llama.native_context import NativeContext, wanted_n_ctx
 from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
-from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.llama.vocabulary import Vocabulary
+from localspec.messages import Held
 from localspec.models.architectures import Heads
-from localspec.models.fit import PlaceUse
-from localspec.models.gguf import read_model
 from localspec.models.mmproj import model_that_takes
 from localspec.options import LoadOptions
+from localspec.plan.draft_mode import AUTO
+from localspec.plan.facts import free_memory
+from localspec.plan.fit import PlaceUse
+from localspec.plan.load_plan import TEXT_ONLY, LoadPlan
+from localspec.plan.payoff import is_idle
+from localspec.plan.settle import MeasuredPair, Settled, branches, price, settle, shared_chunk
 from localspec.resources import Usage
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
-    from localspec.decoding.drafters.spelling import Spelling
+    from localspec.decoding.drafters.vocab_map import VocabMap
     from localspec.llama.draft_heads import DraftHeads
+    from localspec.plan.reading import ReadingRule
 
-MOST_SEQUENCES = 64
-"""Beyond it no pass was ever measured."""
 HOLD_UP_S = 0.4
 """What a prompt may hold up answers that somebody reads."""
 _STOPS_WITHIN_S = 0.25
 """What a pass of a prompt may take on a device that cannot stop it, for Esc to be answered soon."""
-_CHUNK_STEP = 16
-_LEAST_CHUNK = 64
-"""Narrower passes mostly read weights: in chunks of 16 or 32, a prompt takes an eighth to a quarter longer."""
-
 _WHY_NOT = (
     "the target keeps a recurrent state, which cannot be rolled back: it runs without drafting"
 )
+
+_LOOK_S = 0.05
+_AT_FIRST = 256
+"""Tokens of a context that stands in for that of weights which are still being repacked; nothing is evaluated in it."""
+T = TypeVar("T")
 
 Report = Callable[[Loading | Measuring], None]
 """Gets how far loading or measuring a model is."""
@@ -109,46 +108,17 @@ class Runtime:
         """Return what drafts by a mode for a sequence, see `Loaded`."""
         return self.drafting.policy(mode, slot)
 
-    def save(self, directory: Path, remembered: tuple[Segment, ...]) -> StateSaved:
-        """Write what is evaluated, see `Loaded`."""
-        extra = {"remembered": [[each.text, each.tokens] for each in remembered]}
-        try:
-            self.assistant.models.check()
-            size_bytes = save_state(self.target, directory, self.identity, extra)
-        except (StateUnfitError, ModelChanged) as error:
-            raise StateLeftError(str(error)) from error
-        return StateSaved(str(directory), self.target.n_cached, size_bytes)
-
-    def restore(self, directory: Path) -> tuple[int, tuple[Segment, ...]]:
-        """Put back what was evaluated, see `Loaded`."""
-        try:
-            self.assistant.models.check()
-            extra = restore_state(self.target, directory, self.identity)
-        except (StateUnfitError, ModelChanged) as error:
-            raise StateLeftError(str(error)) from error
-        try:
-            return self.target.n_cached, segments_of(extra["remembered"])
-        except (KeyError, msgspec.ValidationError):
-            self.target.truncate(0)
-            raise StateLeftError("it is damaged") from None
-
-
-def segments_of(remembered: object) -> tuple[Segment, ...]:
-    """Return what a state remembers of texts; raises ValidationError."""
-    pairs = msgspec.convert(remembered, list[tuple[str, tuple[int, ...]]])
-    return tuple(Segment(text, tokens) for text, tokens in pairs)
-
 
 def load(
     plan: LoadPlan,
     cancel: CancelFlag | None = None,
     report: Report = lambda _notice: None,
     *,
-    parallel: int | None = 1,
     at_most: bool = False,
     hold_up_s: float | None = None,
     observe: Observe | None = None,
     keep: bool = False,
+    at_once: bool = False,
 ) -> Runtime:
     """Load the models, and measure what their passes cost where that is not known.
 
@@ -156,14 +126,12 @@ def load(
         plan: what to load.
         cancel: stops loading, and later every reply.
         report: called while models are loaded, and while their passes are measured.
-        parallel: how many requests are answered at once; None takes what the costs of passes and the
-            memory suggest.
         at_most: whether fewer will do where memory is short.
         hold_up_s: seconds that a prompt may hold up those who are being answered, with each chunk of it;
             None cuts prompts as if they were alone, and so does `exact`.
         observe: returns what sees the replies.
-        keep: keep what is evaluated for later runs; never under `exact`, where it would have to be evaluated in the same
-            chunks.
+        keep: keep what is read for later runs.
+        at_once: return as soon as a prompt can be read, and repack weights behind, where a plain copy reads.
 
     Raises:
         Cancelled: `cancel` was set while loading.
@@ -171,10 +139,10 @@ def load(
     """
     jinja.start()  # it takes about 50 ms, which loading hides
     loading = _Loading(
-        plan, cancel or CancelFlag(), report, hold_up_s, keep, list(plan.notes), at_most
+        plan, cancel or CancelFlag(), report, hold_up_s, keep, list(plan.notes), at_most, at_once
     )
     try:
-        return loading.runtime(parallel, observe)
+        return loading.runtime(observe)
     except BaseException:
         loading.close()
         raise
@@ -191,37 +159,43 @@ class _Loading:
     keep: bool
     notes: list[str]
     at_most: bool = False
+    at_once: bool = False
     start_s: float = field(default_factory=time.perf_counter)
     models: list[LlamaModel] = field(default_factory=list)
     encoder: Encoder | None = None
     files: LoadedFiles = field(default_factory=LoadedFiles)
     identity: str = ""
+    plain_model: LlamaModel | None = None
+    repacked: "Future[LlamaModel] | None" = None
+    others: Executor | None = None
+    ends: CancelFlag = field(default_factory=CancelFlag)
 
     def close(self) -> None:
         """Free the weights and every context, and give their memory back to the system."""
+        self.ends.set()
+        if self.others is not None:
+            self.others.shutdown()
         for model in reversed(self.models):
             model.close()
         give_back_memory()
 
-    def runtime(self, parallel: int | None, observe: Observe | None) -> Runtime:
+    def runtime(self, observe: Observe | None) -> Runtime:
         """Load everything; see `load`."""
         plan = self.plan
         mtp = plan.heads is not None and plan.heads.is_mtp
-        target = self._model(plan.target, plan.options, mtp=mtp)
+        if self._begins_plain():
+            self.repacked = self._beside(partial(self._target, self.ends, plain=False))
+            self._identify(plan.target)
+            target = self._plain_copy(self.cancel)
+        else:
+            target = self._model(plan.target, plan.options, mtp=mtp)
         self._load_encoder(target)
         options = self._trained_for(target, plan.options)
-        if parallel == 1:
-            branches = self._branches(target)
-            targets = LlamaSequences(
-                target,
-                self.cancel,
-                options,
-                1,
-                max(options.max_rows, FIXED_WIDTH if plan.exact else 1),
-                branches=branches,
-                pass_s=self._pass_s,
-                encoder=self.encoder,
-            )
+        if plan.parallel == 1:
+            rows = max(options.max_rows, FIXED_WIDTH if plan.exact else 1)
+            most_branches = branches(plan, on_gpu=target.on_gpu)
+            at_first = options if self.repacked is None else replace(options, n_ctx=_AT_FIRST)
+            targets = self._sequences(target, at_first, 1, rows, branches=most_branches)
             most_removed = targets.native.most_removed
         else:
             most_removed, options = self._for_several(target, options)
@@ -229,45 +203,162 @@ class _Loading:
         if not can_draft and plan.options.max_rows > 1:
             self.notes.append(_WHY_NOT)
         draft_model = self._draft_model(options) if can_draft and plan.heads is None else None
-        costs, exact = self._costs(target, draft_model, can_draft, parallel)
-        if parallel != 1:
-            parallel = self._count(target, draft_model, options, parallel, costs, exact)
-            if draft_model is not None and self._is_idle(costs, parallel):
-                self._let_go(draft_model)
-                draft_model = None
-            exact = _of_several(exact, target, parallel)
-            rows = MOST_SEQUENCES if exact is None else max(exact.longest, exact.fixed)
-            targets = LlamaSequences(
-                target,
-                self.cancel,
-                options,
-                parallel,
-                rows,
-                sharing=not plan.exact,
-                pass_s=self._pass_s,
-                encoder=self.encoder,
-            )
+        rule = self._reading_rule(target)
+        settled = self._settled(target, draft_model, options, can_draft=can_draft)
+        count, exact = settled.count, settled.exact
+        if plan.parallel != 1:
+            rows, sharing = settled.most_rows, not plan.exact
+            targets = self._sequences(target, options, count, rows, sharing=sharing)
             most_removed = targets.native.most_removed
         if exact is not None and exact.fixed:
-            costs = self._fixed_width(targets, costs, exact)
-            plan = self.plan
-        longest = self._longest(targets, most_removed, exact)
+            targets.fix_width(exact.fixed, exact.most)
+        self._add_reader(rule, targets, options)
+        longest = min(settled.longest, targets.most_rows - 1, most_removed)
+        if exact is not None and most_removed:
+            self.notes.append(self._price(longest, exact))
         draft_models: LlamaSequences | DraftHeads | None = None
-        if draft_model is not None and longest == 0:
-            self._let_go(draft_model)
-            draft_model = None
-        if longest > 0 and plan.heads is not None:
-            draft_models, costs = self._heads(plan.heads, target, targets.views, options, costs)
-        elif draft_model is not None:
+        costs = settled.costs
+        if longest > 0 and self.plan.heads is not None:
+            heads = self.plan.heads
+            draft_models, costs = self._heads(heads, target, targets.views, options, costs)
+        elif draft_model is not None and settled.drafts:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
-            draft_models = self._draft_sequences(draft_model, small, parallel)
+            draft_models = self._draft_sequences(draft_model, small, count, longest)
         taken = self._taken(targets, draft_models)
         # Several sequences were not planned.
-        self.notes += unforeseen(plan.uses if parallel == 1 else (), taken)
-        runtime = self._assembled(targets, draft_models, costs, longest, parallel, observe)
+        self.notes += unforeseen(plan.uses if count == 1 else (), taken)
+        runtime = self._assembled(targets, draft_models, costs, longest, count, observe)
         encoders = {} if self.encoder is None else self.encoder.allocated
         held = Held({name: each.total_bytes for name, each in encoders.items()})
-        return replace(runtime, held=held + held_of(taken, plan, on_gpu=target.on_gpu))
+        return replace(runtime, held=held + held_of(taken, self.plan, on_gpu=target.on_gpu))
+
+    def _settled(
+        self,
+        target: LlamaModel,
+        draft_model: LlamaModel | None,
+        options: LoadOptions,
+        *,
+        can_draft: bool,
+    ) -> Settled:
+        """Measure what is loaded, and return what is made of it."""
+        costs, exact = self._costs(target, draft_model, can_draft=can_draft)
+        if draft_model is None and self.plan.heads is None:
+            self.plan = replace(self.plan, draft_model=None)
+        free = free_memory() if self.plan.fit and self.plan.parallel != 1 else None
+        if free is not None and free.ram_bytes is not None and self.plan.plain is not None:
+            free = replace(free, ram_bytes=free.ram_bytes - self.plan.plain.held_bytes)
+        measured = MeasuredPair(options, target.on_gpu, costs, exact, free)
+        settled = settle(self.plan, measured, at_most=self.at_most)
+        self.plan = settled.plan
+        self.notes += settled.notes
+        if draft_model is not None and not settled.drafts:
+            self._let_go(draft_model)
+        return settled
+
+    def _begins_plain(self) -> bool:
+        """Return whether a plain copy is loaded first: it reads a prompt while the rest is loaded, of which all is measured."""
+        plan = self.plan
+        if plan.plain is None or plan.plain.rule is None or not self.at_once:
+            return False
+        if plan.parallel != 1 or plan.drafts_by_passes:
+            return False
+        drafts = plan.options.max_rows > 1 and any(mode.kind == AUTO for mode in plan.modes)
+        stored = stored_costs(plan.target, plan.options, Role.TARGET) if drafts else None
+        return not drafts or (stored is not None and stored.sure)
+
+    def _reading_rule(self, target: LlamaModel) -> "ReadingRule | None":
+        """Return which prompts a plain copy reads; of one that gains nothing, nothing is left in the plan."""
+        plan, plain = self.plan, self.plan.plain
+        if plain is None or plain.rule is not None:
+            return None if plain is None else plain.rule
+        from localspec.plan.reading import rule_of  # noqa: PLC0415 - measured once
+
+        measuring = self._measuring(f"{plan.name(Role.TARGET)} for reading")
+        ways = (
+            (plan.options, lambda: target),
+            (plain.options, partial(self._plain_copy, self.cancel)),
+        )
+        own, other = (
+            calibrated_reading(plan.target, options, load, self.cancel, measuring).costs
+            for options, load in ways
+        )
+        rule = rule_of(plain, own, other)
+        if rule is None:
+            self.plan = replace(plan, plain=None)
+            if self.plain_model is not None:
+                self._let_go(self.plain_model)
+                self.plain_model = None
+        return rule
+
+    def _plain_copy(self, cancel: CancelFlag) -> LlamaModel:
+        """Return the plain copy of the target; it is loaded once."""
+        if self.plain_model is None:
+            self.plain_model = self._target(cancel, plain=True)
+        return self.plain_model
+
+    def _target(self, cancel: CancelFlag, *, plain: bool) -> LlamaModel:
+        """Return the target, loaded without a word about it."""
+        file, plan = self.plan.target, self.plan
+        changes, normal = plan.corrections.get(file), plan.normal.get(file)
+        model = LlamaModel(
+            file, plan.options, cancel, corrections=changes, normal=normal, plain=plain
+        )
+        self.models.append(model)
+        return model
+
+    def _beside(self, make: Callable[[], T]) -> "Future[T]":
+        """Have something made in a thread."""
+        initialise()  # which no two threads do at once
+        if self.others is None:
+            self.others = ThreadPoolExecutor(1, thread_name_prefix="localspec-loads")
+        return self.others.submit(make)
+
+    def _behind(
+        self, repacked: "Future[LlamaModel]", targets: LlamaSequences, options: LoadOptions
+    ) -> Callable[[], NativeContext | None]:
+        """Return what waits for the context of the repacked weights, see `LlamaSequences`."""
+        first, spare = targets.native, targets.native.spare
+        spare.reserved = 1
+
+        def made() -> NativeContext:
+            rows = targets.native.max_rows
+            return NativeContext(repacked.result(), self.cancel, options, rows, beside=first)
+
+        context = self._beside(made)
+        context.add_done_callback(lambda _: setattr(spare, "reserved", 0))
+
+        def waited() -> NativeContext | None:
+            try:
+                while not context.done():
+                    wait([context], _LOOK_S)
+                    if self.cancel.is_set:
+                        raise Cancelled
+                return context.result()
+            except ModelLoadError:
+                return None
+
+        return waited
+
+    def _add_reader(
+        self, rule: "ReadingRule | None", targets: LlamaSequences, options: LoadOptions
+    ) -> None:
+        """Let sequences of the target have their prompts read by a plain copy, by its rule if it has one."""
+        if rule is None:
+            return
+        # Few models have two speeds.
+        from localspec.llama.prompt_reader import PromptReader  # noqa: PLC0415
+
+        load: Callable[[], LlamaModel] = partial(self._plain_copy, self.ends)
+        if self.plain_model is None:
+            load = self._beside(load).result
+        if self.repacked is not None:
+            targets.views[0].n_ctx = wanted_n_ctx(targets.views[0].model, options)
+        keeps, n_ctx = len(targets.views) > 1, targets.views[0].n_ctx
+        targets.reader = PromptReader(
+            load, rule.takes, self.cancel, options, targets.native, n_ctx, keeps=keeps
+        )
+        if self.repacked is not None:
+            targets.behind = self._behind(self.repacked, targets, options)
 
     def _load_encoder(self, target: LlamaModel) -> None:
         path = self.plan.encoder.path
@@ -298,11 +389,15 @@ class _Loading:
         observe: Observe | None,
     ) -> Runtime:
         plan, vocabulary = self.plan, targets.views[0].model.vocabulary
-        past, observers = None, tuple[Observer, ...]()
-        if (megabytes := store_megabytes()) is not None:
-            from localspec.launch.store import open_store  # noqa: PLC0415 - few have one
-
-            past, observers = open_store(vocabulary, megabytes)
+        shared, observers = dict[str, Any](), tuple[Observer, ...]()
+        if observe is not None and (why_not := why_not_recorded()) is not None:
+            self.notes.append(why_not)
+        for entry in keeping():
+            megabytes = kept_megabytes(entry.setting)
+            kept = None if megabytes is None else entry.kept.open_shared(vocabulary, megabytes)
+            if kept is not None:
+                shared[entry.name] = kept[0]
+                observers += kept[1]
         has_heads = draft_models is not None and plan.heads is not None
         spelling = None
         if draft_models is not None:
@@ -314,7 +409,7 @@ class _Loading:
             eog=vocabulary.eog,
             costs=costs,
             longest=longest,
-            past=past,
+            shared=shared,
             has_heads=has_heads,
             branches=0 if targets.native.pass_width else targets.native.most_branches,
         )
@@ -335,13 +430,20 @@ class _Loading:
             fim=vocabulary.fim(),
             media=self.encoder,
             model_for=self._model_for,
-            costs=None if known is None else known.target,
+            costs=known,
             check=self.files.check,
+            longest=targets.views[0].model.n_ctx_train,
         )
-        prefixes = None
-        if self.keep and not plan.exact:
-            prefixes = KeptPrefixes(
-                data_dir() / "prefixes", targets.views, self.identity, self.files.check
+        reads = None
+        if self.keep:
+            reads = KeptReads(
+                data_dir() / "reads",
+                targets.views,
+                self.identity,
+                self.files.check,
+                vocabulary.eog,
+                exact=plan.exact,
+                reads_plain=targets.reader is not None,
             )
         assistant = Assistant(
             models,
@@ -350,7 +452,8 @@ class _Loading:
             notes=tuple(self.notes),
             load_s=time.perf_counter() - self.start_s,
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),
-            prefixes=prefixes,
+            reads=reads,
+            exact=plan.exact,
         )
         return Runtime(assistant, drafting, known, targets.views[0], self.identity)
 
@@ -377,10 +480,9 @@ class _Loading:
         is_heads: bool = False,
     ) -> LlamaModel:
         name = self.plan.names[path]
-        identity = self.files.note(path)
+        self._identify(path)
         if lora is not None:
             self.files.note(lora)
-        self.identity = self.identity or identity  # the target comes first
         model = LlamaModel(
             path,
             options,
@@ -395,6 +497,13 @@ class _Loading:
         self.models.append(model)
         return model
 
+    def _identify(self, path: Path) -> None:
+        """Note what a file is; the first is the target's."""
+        identity = self.files.note(path)
+        if not self.identity:
+            changes = self.plan.corrections.get(path)
+            self.identity = f"{identity} {sorted(changes.items())}" if changes else identity
+
     def _trained_for(
         self, model: LlamaModel, options: LoadOptions, *, notes: bool = True
     ) -> LoadOptions:
@@ -408,17 +517,6 @@ class _Loading:
             )
         return replace(options, n_ctx=model.n_ctx_train)
 
-    def _branches(self, target: LlamaModel) -> int:
-        """Return how many branches a pass of a lone sequence may have.
-
-        Kernels of a GPU add up what is masked and what is not in an order of their own, and no width was measured with
-        branches; those of a CPU leave out what is masked.
-        """
-        plan = self.plan
-        drafts = plan.draft_model is not None and plan.heads is None
-        wanted = drafts and any(mode.kind == AUTO for mode in plan.modes)
-        return MOST_BRANCHES if wanted and not (plan.exact and target.on_gpu) else 0
-
     def _for_several(self, model: LlamaModel, options: LoadOptions) -> tuple[int, LoadOptions]:
         """Find out on a small context how many tokens of a pass can be removed again; return that, and how to make sequences.
 
@@ -431,6 +529,29 @@ class _Loading:
             return context.native.most_removed, replace(options, max_rows=rows)
         finally:
             context.close()
+
+    def _sequences(
+        self,
+        model: LlamaModel,
+        options: LoadOptions,
+        count: int,
+        rows: int,
+        *,
+        sharing: bool = True,
+        branches: int = 0,
+    ) -> LlamaSequences:
+        """Return sequences of the target."""
+        return LlamaSequences(
+            model,
+            self.cancel,
+            options,
+            count,
+            rows,
+            sharing=sharing,
+            branches=branches,
+            pass_s=self._pass_s,
+            encoder=self.encoder,
+        )
 
     def _draft_model(self, options: LoadOptions) -> LlamaModel | None:
         path = self.plan.draft_model
@@ -455,8 +576,8 @@ class _Loading:
         costs: PairCosts | None,
     ) -> "tuple[DraftHeads | None, PairCosts | None]":
         """Return the heads that follow the target's sequences, and what the pair costs; no heads where none were wanted by name and they are of no use."""
+        from localspec.llama.block_heads import BlockHeads  # noqa: PLC0415 - likewise
         from localspec.llama.heads import LlamaHeads  # noqa: PLC0415 - few targets have some
-        from localspec.llama.place_heads import PlaceHeads  # noqa: PLC0415 - likewise
 
         model, path = target, self.plan.draft_model
         own: DraftHeads | None = None
@@ -465,7 +586,7 @@ class _Loading:
                 assert path is not None, "they are in a file"  # noqa: S101
                 model = self._model(path, self.plan.draft_options or options, is_heads=True)
             if heads.block is not None or heads.shares_cache:
-                own = PlaceHeads(model, targets, self.cancel, options, heads.layers, heads.block)
+                own = BlockHeads(model, targets, self.cancel, options, heads.layers, heads.block)
             else:
                 own = LlamaHeads(
                     model,
@@ -482,7 +603,7 @@ class _Loading:
             self._give_up_heads(error)
             pays = False
         else:
-            pays = costs is None or not self._is_idle(costs, len(targets))
+            pays = costs is None or not is_idle(self.plan, costs, len(targets))
         if pays:
             return own, costs
         if own is not None:
@@ -500,8 +621,11 @@ class _Loading:
         return PairCosts(costs.target, measured.costs, sure, of_block, at_best)
 
     def _draft_sequences(
-        self, model: LlamaModel, options: LoadOptions, parallel: int
+        self, model: LlamaModel, options: LoadOptions, parallel: int, longest: int
     ) -> LlamaSequences | None:
+        if longest == 0:
+            self._let_go(model)
+            return None
         options = self._trained_for(model, options, notes=False)
         sequences = LlamaSequences(
             model, self.cancel, options, parallel, parallel, pass_s=self._pass_s
@@ -517,36 +641,6 @@ class _Loading:
     def _measuring(self, name: str) -> Callable[[float], None]:
         return lambda share: self.report(Measuring(name, share))
 
-    def _fixed_width(
-        self, targets: LlamaSequences, costs: PairCosts | None, exact: SafeWidths
-    ) -> PairCosts | None:
-        """Let every pass have so many tokens at least; return what passes cost then.
-
-        Heads do not read rows of padded passes: unless a mode names them, the plan is without them.
-        """
-        least = exact.fixed
-        targets.fix_width(least, exact.most)
-        if self.plan.heads is not None and not any(mode.needs_heads for mode in self.plan.modes):
-            self.plan = self.plan.undrafted()
-        if costs is None:
-            return None
-        table = costs.target
-        seconds = {1: table.of(least), least: table.of(least)}
-        seconds |= {w: table.of(w) for w in table.widths if least < w <= exact.most}
-        return replace(costs, target=PassCosts((*seconds,), (*seconds.values(),)))
-
-    def _longest(self, targets: LlamaSequences, most_removed: int, exact: SafeWidths | None) -> int:
-        """Return how many tokens a draft may have, and note what `exact` leaves of them."""
-        if most_removed == 0:
-            return 0
-        plan, safe = self.plan, MOST_SEQUENCES
-        if exact is not None:
-            safe = 1 if exact.fixed and plan.heads is not None else exact.longest
-        longest = min(safe, targets.most_rows, most_removed + 1) - 1
-        if exact is not None:
-            self.notes.append(self._price(min(longest, plan.options.max_rows - 1), exact))
-        return longest
-
     def _let_go(self, model: LlamaModel) -> None:
         self.models.remove(model)
         model.close()
@@ -555,13 +649,13 @@ class _Loading:
         self,
         target: LlamaModel,
         draft_model: LlamaModel | None,
+        *,
         can_draft: bool,
-        parallel: int | None,
     ) -> tuple[PairCosts | None, SafeWidths | None]:
         """Return what passes cost, if anything depends on it, and how wide they may be, if that is limited."""
         plan, costs, exact = self.plan, None, None
         drafts = can_draft and plan.options.max_rows > 1
-        if parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
+        if plan.parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
             measured = calibrated(
                 target,
                 draft_model,
@@ -577,124 +671,30 @@ class _Loading:
             exact = calibrated_widths(target, self.cancel, measuring)
         return costs, exact
 
-    def _count(
-        self,
-        target: LlamaModel,
-        draft_model: LlamaModel | None,
-        options: LoadOptions,
-        wanted: int | None,
-        costs: PairCosts | None,
-        exact: SafeWidths | None,
-    ) -> int:
-        """Return how many sequences there are to be."""
-        assert costs is not None, "they are measured for several"  # noqa: S101
-        # Padded passes are of one sequence each, so that several gain nothing.
-        safe = MOST_SEQUENCES if exact is None else 1 if exact.fixed else exact.longest
-        holds = MOST_SEQUENCES
-        if self.plan.fit:
-            plan, small = self.plan, None
-            if plan.draft_model is not None and (draft_model is not None or plan.heads is not None):
-                small = read_model(plan.draft_model)
-            header, draft_options = read_model(target.path), plan.draft_options
-            fits = sequences_that_fit(header, options, small, draft_options, plan.heads)
-            holds = holds if fits is None else min(fits, holds)
-        if wanted is not None and wanted > holds >= 1 and self.at_most:
-            self.notes.append(f"{wanted} answers at a time do not fit into the free memory")
-            wanted = holds
-        if wanted is not None and wanted > holds:
-            n_ctx = options.n_ctx or min(4096, target.n_ctx_train)
-            raise MemoryShort(
-                f"{wanted} sequences of {n_ctx} tokens do not fit into the free memory, "
-                f"{holds} would: give a smaller --parallel or --ctx"
-            )
-        number = wanted or best_count(costs.target, max(1, min(holds, safe)))
-        self.notes.append(
-            f"{number} answers at a time"
-            if number > 1
-            else "one line at a time: more would gain nothing"
-        )
-        return number
-
-    def _is_idle(self, costs: PairCosts | None, parallel: int) -> bool:
-        """Say whether only `auto` wants the draft model or the heads, and they never pay beside so many."""
-        plan = self.plan
-        wanted = any(mode.needs_draft_model or mode.needs_heads for mode in plan.modes)
-        return not wanted and not (
-            costs is not None and draft_model_could_win(costs, plan.longest_draft, parallel)
-        )
-
     def _price(self, longest: int, exact: SafeWidths) -> str:
         """Return what `--exact` does to drafts, and what it costs, as far as it was ever measured."""
-        plan, usual, width = self.plan, LoadOptions(), exact.fixed or 1
-        default = replace(
-            plan.options,
-            **{each: getattr(usual, each) for each in ("repack", "flash_attention", "kv_type")},
-        )
-        wanted = plan.options.max_rows > 1
-        text = exact_drafts(longest, exact) if wanted else "exact: no drafts"
-        ends = "", " without --exact"
-        for options, n_tokens, join, end in zip(
-            (plan.options, default),
-            (width, 1),
-            ("; a plain token takes", ", and"),
-            ends,
-            strict=True,
-        ):
-            stored = stored_costs(plan.target, options, Role.TARGET)
-            if stored is None:
-                # Only the costs of exact passes are known.
-                text += (
-                    ", and less without --exact: how much is known after a run without it"
-                    * bool(end)
-                )
-                break
-            text += f"{join} {1000 * stored.costs.of(n_tokens):.1f} ms{end}"
-        return text
+        plan, usual = self.plan, LoadOptions()
+        changes = {each: getattr(usual, each) for each in ("repack", "flash_attention", "kv_type")}
+        ways = (plan.options, exact.fixed or 1), (replace(plan.options, **changes), 1)
+        stored = [(stored_costs(plan.target, way, Role.TARGET), width) for way, width in ways]
+        exact_s, usual_s = (None if each is None else each.costs.of(n) for each, n in stored)
+        longest = min(longest, plan.options.max_rows - 1)
+        return price(longest, exact, exact_s, usual_s, drafts=plan.options.max_rows > 1)
 
 
 def _spelling(
     vocabulary: Vocabulary, draft_models: Sequences, shared_vocab: int
-) -> "Callable[[], Spelling]":
+) -> "Callable[[], VocabMap]":
     """Return what says for a sequence what the ids of those that draft mean."""
     if isinstance(draft_models, LlamaSequences) and not shared_vocab:
         # Few pairs have two vocabularies.
         from localspec.llama.token_map import TokenMap  # noqa: PLC0415
 
         return TokenMap(vocabulary, draft_models.views[0].model.vocabulary).spelling
-    from localspec.decoding.drafters.spelling import SharedIds  # noqa: PLC0415 - only who drafts
+    from localspec.decoding.drafters.vocab_map import SharedIds  # noqa: PLC0415 - only who drafts
 
     same = shared_vocab if isinstance(draft_models, LlamaSequences) else vocabulary.n_vocab
     return partial(SharedIds, same)
-
-
-def _of_several(exact: SafeWidths | None, target: LlamaModel, parallel: int) -> SafeWidths | None:
-    """Return how wide passes of several sequences may be; on a GPU, padded ones were never measured with several."""
-    if exact is None or parallel == 1 or not target.on_gpu:
-        return exact
-    return replace(exact, fixed=0, most=0, price=0.0)
-
-
-def exact_drafts(longest: int, exact: SafeWidths) -> str:
-    """Return in a line what `--exact` leaves of drafts of up to `longest` tokens."""
-    if exact.longest == 1:
-        text = (
-            "exact: nothing is drafted, as passes of two tokens round otherwise than those of one"
-        )
-        dear = f", and padding them to two would make each take {exact.price:.1f} times as long"
-        return text + dear * (exact.price > 1)
-    text = f"exact: drafts of up to {longest} tokens"
-    return text + f", in passes of {exact.fixed} tokens or more" * bool(exact.fixed)
-
-
-def shared_chunk(costs: PairCosts | None, hold_up_s: float | None) -> int | None:
-    """Return how many tokens of a prompt are evaluated in so many seconds, but no fewer than are worth a pass."""
-    if hold_up_s is None:
-        return None
-    if costs is None:
-        return _LEAST_CHUNK
-    widest = max(costs.target.widths)
-    steps = int(hold_up_s * widest / costs.target.of(widest) / _CHUNK_STEP)
-    return max(_LEAST_CHUNK, _CHUNK_STEP * steps)
 
 
 def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Usage]) -> Iterator[str]:

@@ -1,40 +1,43 @@
 """LocalEngine: the models are in this process."""
 
+import math
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
-import msgspec
-
-from localspec.chat.assistant import Assistant
 from localspec.chat.request import Request
+from localspec.chat.template import ChatTemplate
+from localspec.chat.token_prefix import KnownConversations
 from localspec.chat.tokenizer import raw_tokens
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.answering import Answering, failure, ready_of
-from localspec.engine.engine import Engine, FirstRequest, Interrupted, OnProgress, Signals
-from localspec.engine.protocol import (
-    Downloading,
-    Embed,
-    Load,
-    Notice,
-    Question,
-)
-from localspec.errors import ContextOverflow, LocalspecError, ModelChanged
-from localspec.launch.kept_prefixes import common
+from localspec.engine.engine import Engine, OnProgress, Signals
+from localspec.engine.protocol import Downloading, Embed, Load, Notice, Question, Ready
+from localspec.engine.request_runner import RequestRunner, failure, ready_of
+from localspec.errors import ContextOverflow, Interrupted, LocalspecError, ModelChanged
 from localspec.launch.load import Runtime
 from localspec.launch.load import load as load_plan
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import LoadPlan, make_plan
-from localspec.messages import Message
+from localspec.llama.crash_report import report_a_kill
+from localspec.llama.model import LlamaModel
+from localspec.media import picture_size, sound_seconds
+from localspec.messages import MediaPart
 from localspec.models.transfer import Progress as Transfer
+from localspec.plan.decide import Wish
+from localspec.plan.load_plan import LoadPlan
+from localspec.plan.make import decided, gathered
+from localspec.plan.memory import context_of
 
 ANSWER_TOKENS = 2048
 """Tokens of an answer without a limit."""
 _AROUND = 256
 """What a template adds, at most, as far as was seen."""
 _MEDIUM_TOKENS = 1024
-"""What a picture takes, or a sound, mostly; how many it does is known once the model is loaded."""
+"""What a picture takes, or a sound, mostly."""
+_PATCH = 28
+"""Sides in pixels of what becomes a token of a picture, where that depends on its size."""
+_CLIP_S, _CLIP_TOKENS = 30, 750
+"""Sounds are encoded in clips of this length."""
 _TOOLS_TOKENS = 4096
 """Descriptions of tools and what they return."""
 _CHARS_PER_TOKEN = 3
@@ -46,165 +49,190 @@ class LocalEngine(Engine):
     """Answers with what is loaded here.
 
     Args:
-        runtime: what is loaded.
-        cancel: stops every pass.
-        telemetry: records replies.
-        notify: prints what is wrong with that.
-        keep: keep what is evaluated of descriptions of tools, which are read at every start.
+        plan: what it loads.
+        wish: of which it is the plan.
+        progress: gets how far loading is.
+        notify: prints what is wrong with recording.
     """
 
+    plan: LoadPlan
+
     def __init__(
-        self,
-        runtime: Runtime,
-        cancel: CancelFlag,
-        telemetry: Telemetry,
-        notify: Callable[[str], None],
-        *,
-        keep: bool = False,
+        self, plan: LoadPlan, wish: Load, progress: OnProgress, notify: Callable[[str], None]
     ) -> None:
-        super().__init__(ready_of(runtime), runtime.assistant.count)
-        self._runtime = runtime
-        self._cancel = cancel
-        self._telemetry = telemetry
-        self._notify = notify
-        self._keep = keep
-        self._last: Request | None = None
+        super().__init__()
+        self.plan, self._wish = plan, wish
+        self._progress, self._notify = progress, notify
+        self._cancel = CancelFlag()
+        self._telemetry: Telemetry | None = None
+        self._runner: RequestRunner | None = None
+        self._runtime: Runtime | None = None
         self._notices: deque[Notice] = deque()
-        self._answering = Answering(runtime, self._notices.append)
+
+    async def loaded(self) -> Ready:
+        """Return what is loaded; loads it at the first call. See `Engine.loaded`."""
+        if self._ready is None:
+            self._telemetry = Telemetry(self._wish.workload)
+            try:
+                runtime = load_plan(
+                    self.plan,
+                    self._cancel,
+                    self._progress,
+                    observe=self._telemetry.observe,
+                    keep=self._wish.options.prompt_cache,
+                    at_once=True,
+                )
+            except Cancelled:
+                raise Interrupted("loading was stopped") from None
+            self._runtime, self._runner = runtime, RequestRunner(runtime, self._notices.append)
+            self._ready, self.parallel = ready_of(runtime), runtime.assistant.count
+        return self.ready
 
     def stop(self) -> None:
-        """End all answers with what there is of them, also in the middle of a pass."""
-        self._stopped = True
+        """End loading, and all answers with what there is of them, also in the middle of a pass."""
+        self.stopped = True
         self._cancel.set()
 
     def cancel(self, number: int) -> None:
         """End an answer with what there is of it."""
-        self._answering.cancel(number)
+        if self._runner is not None:
+            self._runner.cancel(number)
 
     def require_template(self) -> None:
         """Raise TemplateError where no conversation can be rendered."""
-        _ = self._runtime.assistant.template
+        if self._runtime is not None:
+            _ = self._runtime.assistant.template
 
     def close(self) -> None:
         """Free the models."""
-        try:
-            if self._keep and self._last is not None and not self._last.raw:
-                known = before_question(self._runtime.assistant, self._last)
-                self._runtime.target.truncate(known)
-        finally:
-            self._answering.close()
-        if self._telemetry.trouble is not None:
+        if self._runner is None:
+            return
+        self._runner.close()
+        if self._telemetry is not None and self._telemetry.trouble is not None:
             self._notify(self._telemetry.trouble)
-
-    @property
-    def n_ctx(self) -> tuple[int, int]:
-        """Tokens of context, and the most that the target was trained for."""
-        target = self._runtime.target
-        return target.n_ctx, target.model.n_ctx_train
-
-    def prompt_length(self, request: Request) -> int:
-        """Return how many tokens a prompt has."""
-        assistant = self._runtime.assistant
-        if isinstance(request.raw, str):
-            return len(raw_tokens(request.raw, assistant.models.tokenizer))
-        conversation = assistant.known.conversation(request)
-        return len(assistant.prompt_tokens(conversation, request.options))
 
     def _submit(self, question: Question) -> None:
         try:
-            if isinstance(question, Request):
-                self._last = question
-            if isinstance(question, Request | Embed):
-                self._answering.submit(question)
+            if self._runner is None:
+                _ = self.ready  # which says that nothing is loaded
+            elif isinstance(question, Request | Embed):
+                self._runner.submit(question)
             else:
-                self._notices.append(self._answering.answer(question))
+                self._notices.append(self._runner.answer(question))
         except LocalspecError as error:
             self._notices.append(failure(question.id, error))
 
     def _receive(self) -> None:
         while not self._notices:
+            assert self._runner is not None, "else nothing was asked"  # noqa: S101
             try:
-                self._answering.step()
+                self._runner.step()
             except ModelChanged as error:
-                self._answering.abandon(error)
+                self._runner.abandon(error)
         self._deliver(self._notices.popleft())
 
 
-def before_question(assistant: Assistant, request: Request) -> int:
-    """Return how many tokens of a prompt come before its question: what it says of tools, mostly, which is read at every start."""
-    system = [each for each in request.messages if each.role == "system"]
-
-    def tokens(question: str) -> list[int]:
-        this = msgspec.structs.replace(request, messages=(*system, Message.user(question)))
-        return assistant.prompt_tokens(assistant.known.conversation(this), this.options)
-
-    return common(tokens("a"), tokens("b"))
-
-
 def local_engine(
-    load: Load,
+    wish: Load,
+    prompt: Request | None,
     progress: OnProgress,
     signals: Signals,
-    plan: LoadPlan | None,
-    first: FirstRequest | None,
     notify: Callable[[str], None],
 ) -> LocalEngine:
-    """Return an engine in this process, see `open_engine`; where no context was asked for, one that the first request fits into."""
+    """Return an engine in this process, see `open_engine`; where no context was asked for, one that the prompt fits into."""
+    report_a_kill()
+    return LocalEngine(planned(wish, prompt, progress, signals), wish, progress, notify)
 
-    def planned(least_ctx: int = 0) -> LoadPlan:
-        def fetched(moment: Transfer) -> None:
-            progress(Downloading(*astuple(moment)))
 
-        with signals.planning():
-            return make_plan(load.options, fetched, parallel=load.parallel, least_ctx=least_ctx)
+def planned(wish: Load, prompt: Request | None, progress: OnProgress, signals: Signals) -> LoadPlan:
+    """Return the plan of a wish, once its files are here, see `make_plan`.
 
-    def opened(plan: LoadPlan) -> LocalEngine:
-        cancel, telemetry = CancelFlag(), Telemetry(load.workload)
-        try:
-            with signals.running(cancel.set):
-                runtime = load_plan(
-                    plan,
-                    cancel,
-                    progress,
-                    parallel=load.parallel,
-                    observe=telemetry.observe,
-                    keep=load.keep,
-                )
-        except Cancelled:
-            raise Interrupted("loading was stopped") from None
-        return LocalEngine(runtime, cancel, telemetry, notify, keep=load.keep)
+    Args:
+        wish: what to load, and how.
+        prompt: what is asked first; where no context was asked for, it fits with its answer, as far as there is memory.
+        progress: gets how far a download is.
+        signals: how the user ends it.
 
-    if first is None:
-        return opened(plan or planned())
-    request = first.request()
-    max_tokens = request.options.max_tokens
-    media = _MEDIUM_TOKENS * sum(len(each.media) for each in request.messages)
-    engine = opened(planned(media + guessed_context(first.text, max_tokens, tools=load.keep)))
-    n_ctx, most = engine.n_ctx
-    fixed = load.options.load.n_ctx is not None or n_ctx >= most
-    if fixed or not (media or may_need_more(first.text, max_tokens, n_ctx)):
-        return engine
-    tokens = engine.prompt_length(request)
-    needed = tokens + (max_tokens or ANSWER_TOKENS)
-    if needed <= n_ctx:
-        return engine
-    plan = planned(needed)
-    n_ctx = plan.options.n_ctx or 0
-    if n_ctx <= tokens:
-        raise ContextOverflow(
-            f"the prompt has {tokens} tokens and free memory holds a context of {n_ctx}: shorten it, or free memory"
+    Raises:
+        ContextOverflow: there is no memory for the prompt.
+    """
+
+    def fetched(moment: Transfer) -> None:
+        progress(Downloading(*astuple(moment)))
+
+    least = 0 if prompt is None else guessed_context(prompt, tools=wish.calls)
+    request = Wish(wish.options, wish.parallel, least_ctx=least)
+    with signals.planning():
+        facts = gathered(request, fetched)
+        plan = decided(facts, request)
+        most = facts.target.n_ctx_train or 0
+        n_ctx = context_of(plan.options)
+        fixed = request.launch.load.n_ctx is not None or n_ctx >= most
+        if prompt is None or fixed or not may_need_more(prompt, n_ctx):
+            return plan
+        tokens = prompt_length(plan, prompt)
+        needed = tokens + (prompt.options.max_tokens or ANSWER_TOKENS)
+        if needed > n_ctx:
+            plan = decided(facts, replace(request, least_ctx=needed))
+            n_ctx = context_of(plan.options)
+        if n_ctx <= tokens:
+            raise ContextOverflow(
+                f"the prompt has {tokens} tokens and free memory holds a context of {n_ctx}: shorten it, or free memory"
+            )
+        return plan
+
+
+def prompt_length(plan: LoadPlan, request: Request) -> int:
+    """Return how many tokens a prompt has, its pictures and sounds as many as they mostly do; loads the vocabulary alone."""
+    model = LlamaModel(plan.target, plan.options, normal=plan.normal.get(plan.target), bare=True)
+    try:
+        vocabulary = model.vocabulary
+        if isinstance(request.raw, str):
+            return len(raw_tokens(request.raw, vocabulary))
+        template = ChatTemplate(
+            model.chat_template,
+            vocabulary.bos_text,
+            vocabulary.eos_text,
+            model=plan.names[plan.target],
+            for_tools=model.tool_template,
         )
-    engine.close()
-    return opened(plan)
+        conversation, asked = KnownConversations(1).conversation(request), request.options
+
+        def media(part: MediaPart) -> list[int]:
+            return [vocabulary.placeholder] * _tokens_of(part, plan.encoder.most_tokens)
+
+        return len(conversation.prompt_tokens(template.asked(asked), vocabulary, media))
+    finally:
+        model.close()
 
 
-def guessed_context(text: str, max_tokens: int | None, *, tools: bool = False) -> int:
+def _tokens_of(part: MediaPart, most: int) -> int:
+    """Return how many tokens a picture or a sound has, rather too many; how many exactly only its encoder knows."""
+    if part.kind == "audio":
+        return _CLIP_TOKENS * math.ceil((sound_seconds(part.data) or _CLIP_S) / _CLIP_S)
+    width, height = picture_size(part.data, part.name)
+    return min(most, math.ceil(width / _PATCH) * math.ceil(height / _PATCH))
+
+
+def _text(request: Request) -> str:
+    return str(request.raw or "".join(each.text for each in request.messages))
+
+
+def _beside_text(request: Request) -> int:
+    """Return the tokens of context that pictures, sounds and the answer need, about."""
+    media = _MEDIUM_TOKENS * sum(len(each.media) for each in request.messages)
+    return media + _AROUND + (request.options.max_tokens or ANSWER_TOKENS)
+
+
+def guessed_context(request: Request, *, tools: bool = False) -> int:
     """Return about how many tokens of context a prompt and its answer need; rather too many."""
+    text = _text(request)
     others = len(_DENSE.sub("", text))
     guess = len(text) - others + others // _CHARS_PER_TOKEN
-    return guess + _AROUND + (max_tokens or ANSWER_TOKENS) + tools * _TOOLS_TOKENS
+    return guess + _beside_text(request) + tools * _TOOLS_TOKENS
 
 
-def may_need_more(text: str, max_tokens: int | None, n_ctx: int) -> bool:
-    """Return whether a prompt may need more than a context holds: no token is shorter than a byte."""
-    return len(text.encode()) + _AROUND + (max_tokens or ANSWER_TOKENS) > n_ctx
+def may_need_more(request: Request, n_ctx: int) -> bool:
+    """Return whether a prompt may need more than a context holds: no token of a text is shorter than a byte."""
+    has_media = any(each.media for each in request.messages)
+    return has_media or len(_text(request).encode()) + _beside_text(request) > n_ctx

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Request
+from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import AdaptivePolicy, Policy
 from localspec.launch.recording import recording, telemetry_dir
@@ -32,6 +33,7 @@ class Telemetry:
         self._workload = workload
         self._known: dict[tuple[str, bool], Mapping[int, tuple[float, float]]] = {}
         self.recorder: Recorder | None = None
+        self._costs: PairCosts | None = None
 
     @property
     def trouble(self) -> str | None:
@@ -49,7 +51,7 @@ class Telemetry:
         except ModuleNotFoundError:
             return ()
         pair = Pair(_called(models.target_name), _called(models.draft_model_name or ""), count)
-        piece = models.tokenizer.piece
+        piece, self._costs = models.tokenizer.piece, models.costs
         self.recorder = Recorder(
             telemetry_dir(), pair, switch, piece, self._workload, is_secret=_is_secret
         )
@@ -70,6 +72,12 @@ class Telemetry:
             elif isinstance(event, Finished):
                 reply = event.reply
                 trace.findings = {(rule, action): n for rule, action, n in event.findings}
+                if not reply.acceptance.drafted:
+                    # Chats that draft need none of it.
+                    from localspec.engine.forecast import no_drafting  # noqa: PLC0415
+
+                    why = no_drafting(reply.acceptance, reply.drafter, self._costs)
+                    trace.record.no_drafting = why
                 plain_s = 0.0 if reply.gain is None else reply.gain.plain_s
                 trace.end(reply.text, reply.prefill_s, reply.decode_s, reply.seed, plain_s)
 

@@ -35,12 +35,21 @@ def recording() -> Switch | None:
     return Switch(settings["telemetry"] == "text", megabytes, days)
 
 
-def store_megabytes() -> int | None:
-    """Return how large the store of earlier replies is made; None if it is off."""
+def kept_megabytes(setting: str) -> int | None:
+    """Return how much a drafter may keep that a setting switches on; None if it is off."""
     settings = _settings()
-    megabytes = settings.get("store_megabytes")
+    megabytes = settings.get(f"{setting}_megabytes")
     assert isinstance(megabytes, int | None)  # noqa: S101 - so it is declared
-    return megabytes if settings.get("store") else None
+    return megabytes if settings.get(setting) else None
+
+
+def why_not_recorded() -> str | None:
+    """Return a sentence if replies are not recorded because the settings are unusable; they may be, behind the start of a program."""
+    try:
+        resolve({})
+    except LocalspecError as error:
+        return f"replies are not recorded, since the settings cannot be used: {error}"
+    return None
 
 
 def _settings() -> dict[str, Setting]:

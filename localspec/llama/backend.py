@@ -6,28 +6,37 @@ Nothing of llama.cpp's log reaches the user's screen; the last lines are kept fo
 import ctypes
 import functools
 import re
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.llama.last_words import report_in_one_line
+from localspec.llama.crash_report import report_in_one_line
 from localspec.llama.native import native
 
 # ggml's log levels; the last one continues the line before.
 _INFO, _ERROR, _CONT = 2, 4, 5
 
-_lines: deque[tuple[int, str]] = deque(maxlen=400)
+
+class _Log(threading.local):
+    """What llama.cpp said in a thread: one may load weights while another makes passes."""
+
+    def __init__(self) -> None:
+        self.lines: deque[tuple[int, str]] = deque(maxlen=400)
+
+
+_log = _Log()
 
 
 def _on_line(level: int, text: bytes, _user_data: object) -> None:
-    piece = text.decode("utf-8", errors="replace").rstrip("\n")
-    if level == _CONT and _lines:
-        before, line = _lines[-1]
-        _lines[-1] = (before, line + piece)
+    piece, lines = text.decode("utf-8", errors="replace").rstrip("\n"), _log.lines
+    if level == _CONT and lines:
+        before, line = lines[-1]
+        lines[-1] = (before, line + piece)
     elif piece and level >= _INFO:  # at debug level every tensor has its line
-        _lines.append((level, piece))
+        lines.append((level, piece))
 
 
 # ctypes drops a callback that nothing refers to, and llama.cpp would go on calling it.
@@ -52,18 +61,18 @@ def capture_log(log_set: Callable[[Any, Any], object]) -> None:
 
 
 def log_lines() -> list[str]:
-    """Return the captured lines, oldest first, at most 400."""
-    return [line for _, line in _lines]
+    """Return the captured lines of this thread, oldest first, at most 400."""
+    return [line for _, line in _log.lines]
 
 
 def clear_log() -> None:
     """Forget the captured lines, so that `last_complaint` speaks of what comes next."""
-    _lines.clear()
+    _log.lines.clear()
 
 
 def last_complaint() -> str:
     """Return what llama.cpp last complained about, on one line; empty when it did not."""
-    complaints = [line for level, line in _lines if level == _ERROR]
+    complaints = [line for level, line in _log.lines if level == _ERROR]
     # The first error names the cause; those after it only say that loading failed.
     return complaints[0].strip().replace("\n", " ") if complaints else ""
 
@@ -98,6 +107,12 @@ class Build:
     backends: tuple[str, ...]
     features: tuple[str, ...]
     folder: Path
+
+    @property
+    def features_text(self) -> str:
+        """The features for people: `CPU: SSE3, AVX, CUDA: ARCHS 890`; llama.cpp lists `CPU : SSE3 = 1`, `AVX = 1`, …, `CUDA : ARCHS = 890`."""
+        words = [f"{each} ".replace(" = 1 ", "").strip() for each in self.features]
+        return ", ".join(words).replace(" : ", ": ").replace(" = ", " ")
 
 
 def build() -> Build:

@@ -209,12 +209,13 @@ def measure_pass_costs(
         Cancelled: the flag was set.
         ModelLoadError: there is no memory for one more, small context.
     """
-    rows = _WIDEST if schedule.every_row else 1
+    widest = max(_WIDEST, *schedule.widths)
+    rows = widest if schedule.every_row else 1
     n_ctx = min(_N_CTX, model.n_ctx_train)
-    small = replace(options, n_ctx=n_ctx, n_batch=_WIDEST, max_rows=rows)
+    small = replace(options, n_ctx=n_ctx, n_batch=widest, max_rows=rows)
     context = LlamaContext(model, cancel, small)
     depth = min(_WARM_UP, n_ctx // 4) if context.native.can_truncate else 0
-    widest = min(_WIDEST, n_ctx // 2)
+    widest = min(widest, n_ctx // 2)
     tokens = [_TOKEN % context.n_vocab] * (depth + widest)
 
     def run_pass(width: int) -> None:

@@ -123,15 +123,19 @@ def offloads(options: LoadOptions) -> bool:
     return bool(placed_on(options))
 
 
-def placed_on(options: LoadOptions) -> list[Device]:
+def placed_on(options: LoadOptions, known: Sequence[Device] | None = None) -> list[Device]:
     """Return the devices that share the layers of a model that is loaded so; none where all stay on the CPU.
+
+    Args:
+        options: how it is loaded.
+        known: all devices; None asks llama.cpp.
 
     Raises:
         UsageError: a name is not a device, or so many devices cannot share a model that way.
     """
     if options.gpu_layers == 0:
         return []
-    chosen = _chosen(options.devices, devices())
+    chosen = _chosen(options.devices, devices() if known is None else known)
     if options.split == "none":
         return chosen[:1]
     names = ", ".join(device.name for device in chosen) or "none"

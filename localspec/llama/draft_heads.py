@@ -87,8 +87,8 @@ class DraftHeads(ABC):
     def blank_pass(self, width: int) -> None:
         """Do what drafting after so many new tokens takes, of tokens that mean nothing."""
 
-    def close_ranks(self, running: Collection[int]) -> None:  # noqa: B027 - not abstract
-        """Do nothing: each stays where it is."""
+    def compact(self, running: Collection[int]) -> None:  # noqa: B027 - not abstract
+        """Do nothing: heads have no cache to move."""
 
     def close(self) -> None:
         """Free the context, and follow the target no more; closing twice is harmless."""

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import ContextOverflow, ModelLoadError, PassFailed, UsageError
-from localspec.llama.allocated import RAM
 from localspec.llama.batch import Part
+from localspec.llama.buffer_log import RAM
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.native_context import NativeContext

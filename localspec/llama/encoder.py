@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError, PassFailed, UsageError
-from localspec.llama.allocated import RAM, allocated
 from localspec.llama.backend import capture_log, clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
+from localspec.llama.buffer_log import RAM, allocated
+from localspec.llama.crash_report import blaming
 from localspec.llama.devices import REMOTE, placed_on
-from localspec.llama.last_words import blaming
 from localspec.llama.media_ids import media_ids
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import mtmd, native
@@ -168,8 +168,12 @@ class Encoder:
         sections = _SECTIONS if self._mrope else 1
         return Batch(tokens, sequences, width=self._width, with_tokens=False, sections=sections)
 
-    def tokens(self, part: MediaPart) -> list[int]:
+    def tokens(self, part: MediaPart, owner: str = "") -> list[int]:
         """Return what stands for a picture or a sound in a prompt: negative ids, with the text that is to be around them.
+
+        Args:
+            part: it.
+            owner: whose it is. Each has its own ids of a file, so that no time tells one what others sent.
 
         Raises:
             UsageError: the model takes no such files, or this one cannot be decoded.
@@ -177,13 +181,13 @@ class Encoder:
         if not (self.sees if part.kind == "image" else self.hears):
             other = "hears, but sees no pictures" if self.hears else "sees, but hears no sounds"
             raise UsageError(f"this model {other}: leave {part.name} out")
-        sha256 = part.sha256
-        file = self._files.get(sha256)
+        key = f"{part.sha256} {owner}".rstrip()
+        file = self._files.get(key)
         if file is None:
             with self._blaming():
-                file = self._files[sha256] = self._read(part, sha256)
+                file = self._files[key] = self._read(part, key)
             self._forget_files()
-        self._files.move_to_end(sha256)
+        self._files.move_to_end(key)
         return list(file.ids)
 
     def chunk(self, tokens: Sequence[int]) -> MediaChunk:
@@ -266,7 +270,7 @@ class Encoder:
         chunks = [self._chunks(each, "a picture").all for each in bitmaps]
         return max(each.tokens for some in chunks for each in some if each.media)
 
-    def _read(self, part: MediaPart, sha256: str) -> _MediaFile:
+    def _read(self, part: MediaPart, key: str) -> _MediaFile:
         """Decode a file, and find out what stands for it."""
         chunks = self._decoded(part)
         ids, all_of_them = list[int](), list[tuple[int, ...]]()
@@ -274,26 +278,26 @@ class Encoder:
             if not each.media:
                 ids += each.text
                 continue
-            identity = f"{sha256} {self._identity} {number}"
+            identity = f"{key} {self._identity} {number}"
             its = media_ids(identity, each.tokens, each.positions)
             ids += its
             all_of_them.append(tuple(its))
-            self._of_chunk[all_of_them[-1]] = sha256
-        self._keep_open(sha256, chunks)
+            self._of_chunk[all_of_them[-1]] = key
+        self._keep_open(key, chunks)
         return _MediaFile(part, ids, tuple(all_of_them))
 
     def _forget_files(self) -> None:
         used = sum(len(each.part.data) for each in self._files.values())
         while used > _MOST_FILE_BYTES and len(self._files) > 1:
-            sha256, file = self._files.popitem(last=False)
-            self._open.pop(sha256, None)
+            key, file = self._files.popitem(last=False)
+            self._open.pop(key, None)
             used -= len(file.part.data)
             for ids in file.chunks:
                 del self._of_chunk[ids]
 
-    def _keep_open(self, sha256: str, chunks: "_Chunks") -> None:
+    def _keep_open(self, key: str, chunks: "_Chunks") -> None:
         """Keep a decoded file until its last chunk is encoded, or others need its room."""
-        self._open[sha256] = chunks
+        self._open[key] = chunks
         used = sum(each.size for each in self._open.values())
         while used > _MOST_OPEN_BYTES and len(self._open) > 1:
             used -= self._open.popitem(last=False)[1].size
@@ -328,14 +332,14 @@ class Encoder:
             self._mtmd.mtmd_bitmap_free(bitmap)
 
     def _encode(self, ids: tuple[int, ...]) -> MediaChunk:
-        sha256 = self._of_chunk.get(ids)
-        if sha256 is None:
+        key = self._of_chunk.get(ids)
+        if key is None:
             raise PassFailed("a picture or a sound of this prompt is no longer known: ask again")
-        file = self._files[sha256]
-        if sha256 not in self._open:
-            self._keep_open(sha256, self._decoded(file.part))
-        self._open.move_to_end(sha256)
-        media = [each for each in self._open[sha256].all if each.media]
+        file = self._files[key]
+        if key not in self._open:
+            self._keep_open(key, self._decoded(file.part))
+        self._open.move_to_end(key)
+        media = [each for each in self._open[key].all if each.media]
         chunk = media[file.chunks.index(ids)]
         clear_log()
         self._nodes, self._stopped = 0, self._cancel.is_set
@@ -352,7 +356,7 @@ class Encoder:
         ).all():  # else every later answer in its cells has none either
             raise PassFailed(f"{file.part.name} has no finite embeddings: give another file")
         if chunk is media[-1]:
-            del self._open[sha256]
+            del self._open[key]
         return replace(chunk.places, embeddings=embeddings)
 
 

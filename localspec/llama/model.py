@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
-from localspec.llama.allocated import allocated
 from localspec.llama.backend import clear_log, initialise, last_complaint, library_function
+from localspec.llama.buffer_log import allocated
 from localspec.llama.devices import REMOTE, placed_on
 from localspec.llama.native import native
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import LOAD_MODES, SPLITS, LoadOptions
+from localspec.storage.locks import hold
 
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of GNU's library alone
 
@@ -55,6 +56,8 @@ class LlamaModel:
         is_heads: whether the file has heads of another model, not a model.
         corrections: what the file's header should say instead, by keys.
         normal: which ids its header calls normal; None where nobody looked.
+        bare: load the vocabulary alone, without weights.
+        plain: map the weights as they lie in the file, though the options have them repacked.
 
     Attributes:
         on_gpu: whether layers are offloaded.
@@ -79,6 +82,8 @@ class LlamaModel:
         is_heads: bool = False,
         corrections: Mapping[str, int] | None = None,
         normal: NDArray[np.bool_] | None = None,
+        bare: bool = False,
+        plain: bool = False,
     ) -> None:
         initialise()
         clear_log()
@@ -88,9 +93,11 @@ class LlamaModel:
         params = native.llama_model_default_params()
         pointed_to = _place(params, options)
         self.on_gpu = params.n_gpu_layers != 0
-        params.use_extra_bufts = options.repack
-        params.load_mode = LOAD_MODES[options.loading(on_gpu=self.on_gpu)]
+        params.use_extra_bufts = options.repack and not plain
+        mode = "mmap" if plain else options.loading(on_gpu=self.on_gpu)
+        params.load_mode = LOAD_MODES[mode]
         params.load_mtp = mtp
+        params.vocab_only = bare
         values = (native.llama_model_kv_override * (len(corrections or ()) + 1))()
         for each, (key, number) in zip(values, (corrections or {}).items(), strict=False):
             each.tag, each.key = native.LLAMA_KV_OVERRIDE_TYPE_INT, key.encode()
@@ -112,6 +119,8 @@ class LlamaModel:
             raise ModelLoadError(_why_not_loaded(path))
         self._handle: int | None = handle
         self._free = weakref.finalize(self, native.llama_model_free, handle)
+        held = hold(path)  # `rm` asks before it removes what is loaded
+        self._let_go = None if held is None else weakref.finalize(self, os.close, held)
         self._contexts: weakref.WeakSet[Closable] = weakref.WeakSet()
         encodes = native.llama_model_has_encoder(handle) and not is_heads
         if encodes or not native.llama_model_has_decoder(handle):
@@ -158,6 +167,11 @@ class LlamaModel:
         return int(native.llama_model_n_ctx_train(self.handle))
 
     @property
+    def has_windows(self) -> bool:
+        """Whether layers look at the last tokens alone."""
+        return int(native.llama_model_n_swa(self.handle)) > 0
+
+    @property
     def chat_template(self) -> str | None:
         """The template in the file, as jinja2 source; None when it has none.
 
@@ -189,6 +203,8 @@ class LlamaModel:
             context.close()
         self._handle = None
         self._free()
+        if self._let_go is not None:
+            self._let_go()
 
 
 def _why_not_loaded(path: Path) -> str:

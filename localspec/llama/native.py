@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from localspec.llama.chosen import BUILD_VARIABLE, chosen
+from localspec.llama.selection import BUILD_VARIABLE, chosen
 
 __all__ = ["mtmd", "native"]
 

@@ -8,7 +8,7 @@ import mmap
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import ModelLoadError, PassFailed
-from localspec.llama.allocated import allocated
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
+from localspec.llama.buffer_log import allocated
 from localspec.llama.encoder import Encoder, MediaChunk
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
@@ -32,6 +32,14 @@ _PADDING = 256  # llama.cpp's, of the cells of a sequence
 _SHARE_OF_FREE = 4
 """Of the free memory, a copy may take this part."""
 _OK, _NO_SLOT, _ABORTED, _BAD_BATCH = 0, 1, 2, -1
+
+
+@dataclass(slots=True)
+class ReadTime:
+    """How many tokens were evaluated, and in how many seconds."""
+
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 class NativeContext:
@@ -49,6 +57,7 @@ class NativeContext:
         branches: most branches of a pass of a lone sequence, which then are sequences beside it over the same cells.
         pass_s: seconds that a pass of a prompt may take on a device that cannot stop it; None leaves it as wide as may be.
         encoder: of pictures and sounds that its sequences evaluate; without one, each of their tokens is a placeholder.
+        beside: a context that it reads for: they count what they read together, and give way together.
 
     Attributes:
         encoder: the same.
@@ -63,6 +72,9 @@ class NativeContext:
         on_pass: called after every pass with its parts, while what it computed is still there.
         copies_wait: whether something is still to be copied, which the next pass does first. Until then memory does
             not hold what `kept` says.
+        streams: how many caches of attention side by side a state is of, by llama.cpp's count.
+        spare: how many threads passes have beside other programs.
+        reads: of prompts, what was evaluated so far in passes without rows.
         allocated: what caches and scratch took, by places.
 
     Raises:
@@ -88,6 +100,7 @@ class NativeContext:
         branches: int = 0,
         pass_s: float | None = None,
         encoder: Encoder | None = None,
+        beside: "NativeContext | None" = None,
     ) -> None:
         clear_log()
         self.model, self.encoder = model, encoder
@@ -95,7 +108,9 @@ class NativeContext:
         # Every pass of more than one token runs on these, so verification does.
         self._threads_batch = options.threads_batch or self._threads
         most = max(self._threads, self._threads_batch)
-        self._spare = SpareCores(most, moments=self._moments)
+        self.spare: SpareCores = (
+            SpareCores(most, moments=self._moments) if beside is None else beside.spare
+        )
         self._gives_way = not model.on_gpu
         self._cancel = cancel
         self._n_sequences = n_sequences
@@ -124,7 +139,7 @@ class NativeContext:
         self.max_rows = min(rows, self.n_batch)
         self._queued = None
         if model.on_gpu:
-            from localspec.llama.queued import queued_on  # noqa: PLC0415 - of no use on a CPU
+            from localspec.llama.pass_limit import queued_on  # noqa: PLC0415 - of no use on a CPU
 
             self._queued = queued_on(model.options, handle, self.n_batch, pass_s)
         numbers = n_sequences + self.most_branches
@@ -139,8 +154,10 @@ class NativeContext:
         # Recurrent sequences that have their own cells; and which of those are empty, whatever is in the cell.
         self._has_cells, self._cleared = False, set[int]()
         self.copies_wait = False
+        self.streams = 1 if self.most_branches else n_sequences
+        self.reads: ReadTime = ReadTime() if beside is None else beside.reads
         self.on_pass: Callable[[Sequence[Part]], None] | None = None
-        wanted = _wanted_n_ctx(model, options)
+        wanted = wanted_n_ctx(model, options)
         self.n_ctx = min(wanted, int(native.llama_n_ctx_seq(handle)))
         self.n_vocab = model.n_vocab
         self.n_snapshots = int(native.llama_n_rs_seq(handle))
@@ -152,7 +169,7 @@ class NativeContext:
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
         model = self.model
-        n_ctx = _wanted_n_ctx(model, options)
+        n_ctx = wanted_n_ctx(model, options)
         if self._n_sequences > 1:  # a share that is no multiple would be rounded down
             n_ctx = self._n_sequences * (-(-n_ctx // _PADDING) * _PADDING)
         params: native.llama_context_params = native.llama_context_default_params()
@@ -176,7 +193,7 @@ class NativeContext:
         return params
 
     def _take_cells(self, sequences: Sequence[int]) -> None:
-        """Give each of these sequences the cell of its own number, with a token that means nothing in it; no cell is free but theirs.
+        """Pin each of these recurrent sequences to the cell of its own number, with a token that means nothing in it.
 
         llama.cpp puts the state of a sequence into the first free cell. Where the cells of a pass are not in the order of its
         sequences it exchanges states, and leaves their snapshots behind. So no sequence is ever without its cell, but in the pass
@@ -228,7 +245,7 @@ class NativeContext:
     @property
     def gave_way(self) -> bool:
         """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
-        return self._spare.gave_way
+        return self.spare.gave_way
 
     @property
     def chunk(self) -> int:
@@ -282,7 +299,8 @@ class NativeContext:
         if self._cancel.is_set:
             raise Cancelled
         if self._gives_way:
-            most = self._spare.threads(time.monotonic())
+            most = self.spare.threads(time.monotonic())
+            most = max(1, min(most, max(self._threads, self._threads_batch) - self.spare.reserved))
             native.llama_set_n_threads(
                 handle, min(self._threads, most), min(self._threads_batch, most)
             )
@@ -293,11 +311,15 @@ class NativeContext:
             code = self._decode_padded(parts[0])
         else:
             code = self._decode(parts)
-        self._spare.done(time.monotonic())
+        self.spare.done(time.monotonic())
         self.copies_wait = self.copies_wait and code == _BAD_BATCH
         if code == _OK:
-            if self._queued is not None and not any(part.rows for part in parts):
-                self._queued.done(sum(len(part.tokens) for part in parts), start_s)
+            if not any(part.rows for part in parts):
+                n_tokens = sum(len(part.tokens) for part in parts)
+                if self._queued is not None:
+                    self._queued.done(n_tokens, start_s)
+                self.reads.tokens += n_tokens
+                self.reads.seconds += time.monotonic() - start_s
             if self.on_pass is not None:
                 self.on_pass(parts)
             return
@@ -314,7 +336,7 @@ class NativeContext:
         count, most = len(part.tokens), self.n_batch if chunk.causal else self._media.room
         if not chunk.causal and count > most:
             raise PassFailed(
-                f"a picture of {count} tokens is evaluated in one pass, and this context has passes of {most}: raise --ctx"
+                f"a picture of {count} tokens is evaluated in one pass, and this context has passes of {most}: a larger context is needed"
             )
         tokens, self._batch = self._batch, self._media
         native.llama_set_causal_attn(self.handle, chunk.causal)
@@ -400,8 +422,12 @@ class NativeContext:
         native.llama_memory_seq_cp(self._memory(), source, sequence, -1, -1)
         self.copies_wait = True
 
-    def copied(self, sequence: int) -> mmap.mmap:
-        """Return a copy of all that memory holds of a sequence, in llama.cpp's own form.
+    def state_size(self, sequence: int) -> int:
+        """Return how many bytes a copy of a sequence takes."""
+        return int(native.llama_state_seq_get_size(self.handle, sequence))
+
+    def copied(self, sequence: int, *, tail: bool = False) -> mmap.mmap:
+        """Return a copy of all that memory holds of a sequence, in llama.cpp's own form; or only of what no token owns alone.
 
         A mapping of its own: the system has its memory back as soon as it is dropped.
 
@@ -411,12 +437,14 @@ class NativeContext:
         """
         if self.copies_wait:
             raise PassFailed("memory cannot be copied before the copies that wait are made")
-        size, free = native.llama_state_seq_get_size(self.handle, sequence), free_ram_bytes()
+        flags = native.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if tail else 0
+        size = native.llama_state_seq_get_size_ext(self.handle, sequence, flags)
+        free = free_ram_bytes()
         if free is not None and size > free // _SHARE_OF_FREE:
             raise PassFailed(f"there is no memory for a copy of {size} bytes, {free} are free")
         copy = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         place = (ctypes.c_uint8 * size).from_buffer(copy)
-        if native.llama_state_seq_get_data(self.handle, place, size, sequence) != size:
+        if native.llama_state_seq_get_data_ext(self.handle, place, size, sequence, flags) != size:
             raise PassFailed(f"llama.cpp cannot copy what is evaluated of sequence {sequence}")
         return copy
 
@@ -443,16 +471,15 @@ class NativeContext:
         n_tokens, depth = sum(len(part.tokens) for part in parts), max(p.n_past for p in parts)
         where = f"{n_tokens} tokens at depth {depth}"
         if code == _NO_SLOT:
-            return f"no room in the KV cache for {where} (context {self.n_ctx}): raise --ctx"
+            return f"no room in the KV cache for {where} (context {self.n_ctx}): a larger one is needed"
         if code == _BAD_BATCH:
             return f"llama.cpp refused a pass of {where}: this is a bug in localspec, report it"
         detail = last_complaint() or f"code {code}"
-        return (
-            f"llama.cpp failed in a pass of {where} ({detail}): try a smaller --ctx or --gpu-layers"
-        )
+        return f"llama.cpp failed in a pass of {where} ({detail}): try a smaller context, or fewer layers on the GPU"
 
 
-def _wanted_n_ctx(model: LlamaModel, options: LoadOptions) -> int:
+def wanted_n_ctx(model: LlamaModel, options: LoadOptions) -> int:
+    """Return the tokens of context of a sequence that options mean."""
     return options.n_ctx or min(_DEFAULT_N_CTX, model.n_ctx_train)
 
 

@@ -37,6 +37,7 @@ class LlamaSequence:
             prompt alone is.
         run_end: the place behind the pass that followed those whole chunks, if nothing came after it.
         skipped: how many of the tokens that it holds take no position, as most of a picture's in M-RoPE.
+        least: no fewer tokens than these can be kept, but none: what windows lost of those before was not put back.
         copies: whether it may copy what another sequence holds.
         owner: for whom the tokens were evaluated that it holds; it copies from no other's.
     """
@@ -49,7 +50,7 @@ class LlamaSequence:
         self.model, self.encoder, self.number = native.model, native.encoder, number
         self._cached: list[int] = []
         self.truncate_s = 0.0
-        self.in_chunks = self.run_end = self.skipped = 0
+        self.in_chunks = self.run_end = self.skipped = self.least = 0
         self.copies = True
         self.owner = ""
         self.n_ctx = native.n_ctx
@@ -70,12 +71,13 @@ class LlamaSequence:
         """Return the tokens that are kept, from a place on."""
         return self._cached[place:]
 
-    def assume(self, tokens: Sequence[int], in_chunks: int = 0) -> bool:
+    def assume(self, tokens: Sequence[int], in_chunks: int = 0, least: int = 0) -> bool:
         """Take it that llama.cpp's memory holds these tokens, as after it was put back; forget all if it does not.
 
         Args:
             tokens: what it should hold.
             in_chunks: as the attribute.
+            least: so many of them or more can be kept, or none.
 
         Returns:
             Whether it holds as many.
@@ -84,6 +86,7 @@ class LlamaSequence:
         holds = self.native.held(self.number) == len(tokens) - skipped
         if holds:
             self._cached, self.in_chunks, self._snapshots = list(tokens), in_chunks, 0
+            self.least = least
             self.skipped = skipped
         else:
             self.forget()
@@ -108,6 +111,8 @@ class LlamaSequence:
         """Return `n_past`, less the part of a chunk before it, if all that is cached beyond can be removed, else 0."""
         if self.encoder is not None:
             n_past = chunk_start(self._cached, n_past)
+        if n_past < self.least:
+            return 0
         removed = len(self._cached) - n_past
         return n_past if self.native.can_truncate or removed <= self._snapshots else 0
 
@@ -176,7 +181,8 @@ class LlamaSequence:
         if n_past + len(tokens) > self.n_ctx:
             raise ContextOverflow(
                 f"{n_past + len(tokens)} tokens do not fit into a context of {self.n_ctx}: "
-                "shorten the prompt or raise --ctx"
+                "shorten the prompt",
+                (n_past + len(tokens), self.n_ctx, self.model.n_ctx_train),
             )
         skipped = self.skipped
         if skipped and branches:
@@ -210,7 +216,12 @@ class LlamaSequence:
         """Forget everything, and whatever else the memory holds of the sequence."""
         self.native.clear(self.number)
         self._cached.clear()
-        self.in_chunks = self.run_end = self._snapshots = self.skipped = 0
+        self.in_chunks = self.run_end = self._snapshots = self.skipped = self.least = 0
+
+    def room(self) -> NativeContext:
+        """Forget everything, and return where a state may be put."""
+        self.forget()
+        return self.native
 
     def evaluate(self, tokens: Sequence[int], rows: int, count: int) -> int:
         """Evaluate the next tokens of a request that are not cached, without rows; return how many.

@@ -1,11 +1,12 @@
 """LlamaSequences: several sequences of one llama.cpp context, evaluated together.
 
 Each is a `LanguageModel` of its own and holds as many tokens as it would alone. What one has evaluated of
-a prompt, another copies instead of evaluating it again. Those that run move together, so that their passes make one;
-an idle one that stands between them moves away with what it holds.
+a prompt, another copies instead of evaluating it again. Those that run move together, so that their passes make one.
+An idle one in between changes its number and loses its cache.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits, Pass
@@ -16,6 +17,9 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaSequence
 from localspec.options import LoadOptions
+
+if TYPE_CHECKING:
+    from localspec.llama.prompt_reader import PromptReader
 
 _WORTH_COPYING = 32
 """Tokens that take longer to evaluate than llama.cpp needs to copy the buffer of a sequence."""
@@ -40,6 +44,9 @@ class LlamaSequences:
         native: makes the passes.
         views: every sequence as a model of its own.
         most_rows: most rows of logits of a pass.
+        reader: reads prompts for them, and gives the row behind a prompt; None without one.
+        behind: returns the context of the repacked weights, once they are loaded, or None if they cannot be: while there is
+            this function, `native` is a small one of the plain copy, in which nothing is evaluated.
 
     Raises:
         ModelLoadError: there is no memory for them.
@@ -60,13 +67,16 @@ class LlamaSequences:
     ) -> None:
         rows = max(most_rows, options.max_rows)
         self.native = NativeContext(model, cancel, options, rows, count, branches, pass_s, encoder)
-        family: list[_Sibling] = []
-        family += [_Sibling(self.native, number, family) for number in range(count)]
+        family: list[_Slot] = []
+        family += [_Slot(self.native, number, family) for number in range(count)]
         self._family = family
         for each in family:
             each.sharing = sharing and self.native.can_truncate
+            each.wait_home = self.go_on
         self.views: Sequence[LlamaSequence] = family
         self.most_rows = min(most_rows, self.native.max_rows)
+        self.reader: PromptReader | None = None
+        self.behind: Callable[[], NativeContext | None] | None = None
 
     @property
     def n_batch(self) -> int:
@@ -100,6 +110,7 @@ class LlamaSequences:
 
     def evaluate(self, slot: int, request: Pass, count: int) -> int:
         """Evaluate the next tokens of a request, without rows, and return how many; see `LlamaSequence.evaluate`."""
+        self._settle(slot, request)
         return self._family[slot].evaluate(request.tokens, request.rows, count)
 
     def together(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
@@ -119,6 +130,8 @@ class LlamaSequences:
             raise PassFailed(f"a pass asks for {rows} rows: it gives 1 to {self.most_rows}")
         if self.native.pass_width and len(requests) > 1:
             return self._one_by_one(requests)
+        if self.reader is not None and (rows_there := self._read(requests)) is not None:
+            return rows_there
         # Neighbours make one wide pass only where their numbers ascend without a gap.
         order = sorted(range(len(requests)), key=lambda i: self._family[requests[i][0]].number)
         parts = [self._part(*requests[i]) for i in order]
@@ -139,19 +152,68 @@ class LlamaSequences:
         """Return the same from a pass for each: llama.cpp evaluates by itself what one sequence has more than others, however narrow."""
         return [self.together([each])[0].copy() for each in requests]
 
+    def _read(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits] | None:
+        """Return the rows of requests one of which the reader answers; None where it answers none."""
+        if len(requests) == 1:
+            self._settle(*requests[0])
+        for at, (slot, request) in enumerate(requests):
+            sequence = self._family[slot]
+            if sequence.is_read and sequence.has_row:
+                sequence.go_home()
+            elif sequence.is_read:
+                others = [*requests[:at], *requests[at + 1 :]]
+                beside = self.together(others) if others else []
+                return [*beside[:at], sequence.row(request), *beside[at:]]
+        return None
+
+    def _settle(self, slot: int, request: Pass) -> None:
+        """Have a request evaluated where it is to be: by the reader, up to the row behind a prompt, or here."""
+        reader, sequence = self.reader, self._family[slot]
+        if reader is None:
+            return
+        tokens = list(request.tokens)
+        sequence.reuse(tokens, request.rows)
+        its = sequence.is_read and not sequence.has_row and sequence.native.n_ctx >= len(tokens)
+        depth = sequence.n_cached
+        its = its or (not sequence.is_read and reader.takes(depth, len(tokens) - depth))
+        its = its and request.rows <= 1
+        if not its:
+            self.go_on()
+            if sequence.is_read:
+                sequence.go_home()
+        elif not sequence.is_read and not sequence.enter(reader, tokens):
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Have the context of the repacked weights, and wait for it, where that of a plain copy is in its place."""
+        behind, reader, before = self.behind, self.reader, self.native
+        if behind is None or reader is None:
+            return
+        native = behind()
+        self.behind = None
+        if native is None:  # there is no memory for it
+            native = reader.instead()
+        self.native = native
+        for each in self._family:
+            each.move_to(native)
+        before.close()
+
     def _part(self, slot: int, request: Pass) -> Part:
         sequence, tokens = self._family[slot], list(request.tokens)
         sequence.reuse(tokens, request.rows)
         sequence.evaluate_media(tokens, request.rows)
         return sequence.part(tokens[sequence.n_cached :], request.rows, request.branches)
 
-    def close_ranks(self, running: Collection[int]) -> None:
+    def compact(self, running: Collection[int]) -> None:
         """Move sequences so that the numbers of the running ones ascend without a gap; the fewer, and of idle ones the emptier."""
         if not self.native.can_truncate:
             return
-        numbers = {self._family[place].number for place in running}
+        for each in self._family:
+            if each.has_row and self.behind is None:
+                each.is_handed_over()
+        numbers = {self._family[place].place for place in running}
         width = len(numbers)
-        idle = {each.number: each.n_cached for each in self._family if each.number not in numbers}
+        idle = {each.place: each.n_cached for each in self._family if each.place not in numbers}
 
         def cost(window: range) -> tuple[int, int]:
             ways = [idle[number] for number in window if number in idle]
@@ -159,31 +221,124 @@ class LlamaSequences:
 
         starts = range(len(self._family) - width + 1)
         window = min((range(start, start + width) for start in starts), key=cost)
-        ways = [each for each in self._family if each.number in window and each.number in idle]
+        ways = [each for each in self._family if each.place in window and each.place in idle]
         coming = [
-            each for each in map(self._family.__getitem__, running) if each.number not in window
+            each for each in map(self._family.__getitem__, running) if each.place not in window
         ]
         for sequence, other in zip(coming, ways, strict=True):
             self._move(sequence, other)
 
-    def _move(self, sequence: "_Sibling", idle: "_Sibling") -> None:
+    def _move(self, sequence: "_Slot", idle: "_Slot") -> None:
         """Exchange the numbers of a sequence and an idle one, which forgets what it holds."""
-        self.native.copy(sequence.number, idle.number)
-        idle.number, sequence.number = sequence.number, idle.number
+        if not sequence.is_read:
+            self.native.copy(sequence.place, idle.place)
+        former = sequence.place
+        sequence.settle_at(idle.place)
+        idle.settle_at(former)
         idle.forget()
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""
+        if self.reader is not None:
+            self.reader.close()
         self.native.close()
 
 
-class _Sibling(LlamaSequence):
-    """One of several, which copies what another one has evaluated."""
+class _Slot(LlamaSequence):
+    """One of several, which copies what another one has evaluated, and whose prompts a reader may read.
 
-    def __init__(self, native: NativeContext, number: int, family: Sequence["_Sibling"]) -> None:
+    Attributes:
+        home: where it decodes.
+        place: its number there.
+        has_row: whether the reader gave the row behind its prompt: what follows is for its home.
+        wait_home: returns when its home can hold something.
+    """
+
+    def __init__(self, native: NativeContext, number: int, family: Sequence["_Slot"]) -> None:
         super().__init__(native, number)
+        self.home, self.place = native, number
         self._family = family
-        self.sharing = False
+        self.sharing = self.has_row = False
+        self.wait_home: Callable[[], None] = lambda: None
+        self._reader: PromptReader | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the reader has what it holds."""
+        return self._reader is not None
+
+    def enter(self, reader: "PromptReader", tokens: Sequence[int]) -> bool:
+        """Have a prompt read by the reader: what of it is evaluated goes there; return whether that was possible."""
+        depth, other = self.n_cached, reader.reads_for
+        if self.home.copies_wait or min(tokens) < 0:
+            return False
+        if isinstance(other, _Slot) and not (other.has_row and other.is_handed_over()):
+            return False
+        if (native := reader.room(len(tokens))) is None:
+            return False
+        if depth and not reader.hand_over(self.home, self.place, native, 0, depth):
+            reader.leave()
+            return False
+        self.home.clear(self.place)
+        self._reader, reader.reads_for = reader, self
+        self.native, self.number = native, 0
+        return True
+
+    def row(self, request: Pass) -> Logits:
+        """Return the row behind a prompt that the reader has."""
+        rows = self.logits(request.tokens, request.rows)
+        self.has_row = True
+        return rows
+
+    def go_home(self) -> None:
+        """Have its home hold what the reader has evaluated; where there is no memory to hand it over, that is evaluated again.
+
+        Raises:
+            Cancelled, PassFailed: as `prefill` does.
+        """
+        tokens = list(self._cached)
+        if not self.is_handed_over():
+            self.forget()
+            self.prefill(tokens)
+
+    def is_handed_over(self) -> bool:
+        """Hand over what the reader has evaluated; return whether it is at home now."""
+        reader, tokens = self._reader, len(self._cached)
+        if not tokens or reader is None:
+            self.forget()
+        elif reader.hand_over(self.native, self.number, self.home, self.place, tokens):
+            self._leave()
+        return not self.is_read
+
+    def forget(self) -> None:
+        """Forget everything, at home and where it is read."""
+        self._leave()
+        super().forget()
+
+    def move_to(self, home: NativeContext) -> None:
+        """Have another home, while nothing is evaluated in this one."""
+        self.home = home
+        if not self.is_read:
+            self.native = home
+
+    def room(self) -> NativeContext:
+        """Forget everything, and return where a state may be put."""
+        self.forget()
+        self.wait_home()
+        return self.native
+
+    def settle_at(self, place: int) -> None:
+        """Have another number at home."""
+        self.place = place
+        if not self.is_read:
+            self.number = place
+
+    def _leave(self) -> None:
+        """Be at home, whatever that holds."""
+        if self._reader is not None:
+            self._reader.leave()
+        self._reader, self.has_row = None, False
+        self.native, self.number = self.home, self.place
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         """Return how many of `tokens` are cached, here or where they can be copied from."""
@@ -192,19 +347,24 @@ class _Sibling(LlamaSequence):
     def reuse(self, tokens: Sequence[int], rows: int) -> None:
         """Keep, or copy, what is evaluated of `tokens`, and forget everything else."""
         donor = self._known(tokens)[1]
+        if donor is not None and donor.is_read:
+            donor.go_home()
         if donor is not None:
+            self._leave()
             self.native.copy(donor.number, self.number)
             self._cached, self.skipped = list(donor.cached), donor.skipped
+            self.least = donor.least
             self.in_chunks, self.run_end = donor.in_chunks, donor.run_end
         LlamaSequence.reuse(self, tokens, rows)
 
-    def _known(self, tokens: Sequence[int]) -> tuple[int, "_Sibling | None"]:
+    def _known(self, tokens: Sequence[int]) -> tuple[int, "_Slot | None"]:
         """Return how many of `tokens` are cached, and by whom, if it is worth copying."""
         own = LlamaSequence.common_prefix(self, tokens)
         if not (self.sharing and self.copies) or len(tokens) - own < _WORTH_COPYING:
             return own, None
         family = self._family
         others = [each for each in family if each is not self and each.owner == self.owner]
+        others = [each for each in others if each.has_row or not each.is_read]
         shared = [LlamaSequence.common_prefix(each, tokens) for each in others]
         most = max(shared, default=0)
         if most - own < _WORTH_COPYING:

@@ -11,7 +11,7 @@ import numpy as np
 from localspec.llama.batch import Part
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaSequence
-from localspec.llama.staging import (
+from localspec.llama.unstable_api import (
     Rows,
     hidden_rows,
     keep_hidden_rows,

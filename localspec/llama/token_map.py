@@ -208,7 +208,7 @@ class TokenMap:
 
 
 class MappedIds:
-    """The `Spelling` of a pair with two vocabularies.
+    """The `VocabMap` of a pair with two vocabularies.
 
     A text is read in stretches, which end by what the text says up to there; each is cut once, and
     only the one that still grows is cut again.
@@ -226,7 +226,7 @@ class MappedIds:
         self._ends: list[tuple[int, int]] = []
 
     def begin(self) -> None:
-        """Do nothing: what was read is compared with every text; see `Spelling`."""
+        """Do nothing: what was read is compared with every text; see `VocabMap`."""
 
     def read(self, tokens: Sequence[int]) -> Sequence[int] | None:
         """Return a text as the draft model cuts it; None while it ends within a character."""
@@ -255,7 +255,7 @@ class MappedIds:
         return int(ids[np.argmax(logits[ids])])
 
     def spell(self, before: int | None, drafted: int) -> tuple[int, ...]:
-        """Return how the target would cut both; see `Spelling`."""
+        """Return how the target would cut both; see `VocabMap`."""
         table = self._table
         return table.alone[drafted] if before is None else table.joined(before, drafted)
 

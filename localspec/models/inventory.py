@@ -193,6 +193,11 @@ class Removal:
     shared: frozenset[str]  # sha256 of files, and of splits, that lose a name and keep another
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing of what was named is here."""
+        return not (self.items or self.stays)
+
+    @property
     def frees_bytes(self) -> int:
         """How much of the disk it gives back, about."""
         ours = [item for item in self.items if item.where in {"store", "unfinished"}]

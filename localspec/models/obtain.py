@@ -31,7 +31,6 @@ from localspec.models.transfer import (
     fetch_rest,
 )
 from localspec.models.wheels import from_wheels
-from localspec.storage.files import size_text
 from localspec.storage.network import is_network_closed
 from localspec.storage.paths import shown
 
@@ -116,10 +115,7 @@ def _obtain_file(entry: ModelEntry, store: Store, offline: bool, progress: Repor
     advice += f" `localspec pull {name}`, or give the path of a .gguf file"
     if entry.pin is not None:
         advice += f"; its size and sha256 were pinned on {entry.pin.date}: `localspec rm {name}` removes the pin"
-    raise kind(
-        f"{entry.name} ({size_text(entry.size_bytes)}) could not be downloaded "
-        f"({'; '.join(reasons)}): {advice}"
-    )
+    raise kind(f"{entry.name} could not be downloaded ({'; '.join(reasons)}): {advice}")
 
 
 def mirror_label(mirror: str) -> str:

@@ -155,7 +155,11 @@ class Registry:
     def require(self, name: str) -> None:
         """Raise ModelUnavailable, with the names that there are, unless a pair or model has this one."""
         if not self.knows(name):
-            raise ModelUnavailable(_unknown("", name, self._answering()))
+            raise ModelUnavailable(self.unknown(name))
+
+    def unknown(self, name: str) -> str:
+        """Return that no pair or model has a name, and which may be meant."""
+        return _unknown("", name, self._answering())
 
     def pair(self, name: str) -> PairEntry:
         """Return a pair, or raise ModelUnavailable with the names that there are."""
@@ -469,7 +473,7 @@ _MEANINGLESS = {"latest", "instruct", "it", "chat", "gguf"}
 _QUANT = re.compile(r"[-:._](i?q[0-9][a-z0-9_]*|bf16|fp?16|f32)$", re.IGNORECASE)
 _PIECES = re.compile(r"[a-z]+(?=[0-9])|[^-_: /]+")
 _SIZE_LABEL = re.compile(r"([0-9.]+)([bm])")
-_LIKE = 0.6
+_LIKE, _LIKE_FAMILY = 0.6, 0.8
 
 
 def spelt(text: str, names: Iterable[str]) -> str | None:
@@ -488,7 +492,11 @@ def spelt(text: str, names: Iterable[str]) -> str | None:
 def like(text: str, names: Collection[str]) -> list[str]:
     """Return all names that a text may mean: those of the family that it names, the smallest first; else similar ones."""
     pieces = _pieces(text)
-    family = [name for name in names if pieces and _pieces(name)[: len(pieces)] == pieces]
+    of_names = {name: _pieces(name) for name in names}
+    firsts = {first for first, *_ in filter(None, of_names.values())}
+    if pieces and pieces[0] not in firsts:  # a letter too few, as in smolm2
+        pieces[:1] = difflib.get_close_matches(pieces[0], firsts, 1, _LIKE_FAMILY) or pieces[:1]
+    family = [name for name in names if pieces and of_names[name][: len(pieces)] == pieces]
     return sorted(family, key=_size) or difflib.get_close_matches(text, names, 6, _LIKE)
 
 

@@ -134,6 +134,19 @@ def fingerprint(tokenizer: TokenizerHeader) -> str:
     return digest.hexdigest()
 
 
+def vocabulary_of(tokenizer: TokenizerHeader) -> str:
+    """Return a short name for what ids mean, the same for files that differ in padding behind the last id, or in how text is cut."""
+    types, used = tokenizer.types, tokenizer.n_vocab
+    if types is not None:
+        used = 1 + int(np.flatnonzero(np.append(True, types != _UNUSED))[-1] - 1)
+    digest = hashlib.sha256(tokenizer.model.encode())
+    for piece in tokenizer.tokens[:used]:
+        digest.update(len(piece).to_bytes(4, "little") + piece)
+    if types is not None:
+        digest.update((types[:used] == _BYTE).tobytes())
+    return f"{digest.hexdigest()[:24]}-{used}"
+
+
 def _sections(tokenizer: TokenizerHeader) -> Iterator[tuple[str, bytes]]:
     yield "localspec-tokenizer", b"\x01"
     yield "model", tokenizer.model.encode("utf-8", errors="replace")
@@ -156,7 +169,7 @@ def _lines(named: Mapping[str, int]) -> bytes:
 
 
 _WITHOUT_TEXT = frozenset((2, 3, 5))  # llama.cpp's token types: unknown, control, unused
-_NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6
+_NORMAL, _USER_DEFINED, _UNUSED, _BYTE = 1, 4, 5, 6
 
 
 def shared_percent(target: TokenizerHeader, draft: TokenizerHeader) -> float:

@@ -3,7 +3,9 @@
 Imports only the standard library, and little of it: the start of the chat waits for this room.
 """
 
+from localspec.options.launch import Abilities as Abilities
 from localspec.options.launch import LaunchOptions as LaunchOptions
+from localspec.options.launch import abilities as abilities
 from localspec.options.load import HEADS_MEMORY as HEADS_MEMORY
 from localspec.options.load import KV_TYPES as KV_TYPES
 from localspec.options.load import LOAD_MODES as LOAD_MODES

@@ -51,7 +51,8 @@ def with_fields(options: ReplyOptions, fields: Mapping[str, Any]) -> ReplyOption
     if isinstance(fields.get(KWARGS), Mapping):  # beside those that are set
         both = {**options.template_variables, **fields[KWARGS]}
         given[KWARGS] = _value(_OPTIONS[KWARGS], both)
-    return changed(options, given | _structure(fields))
+    given |= _structure(fields)
+    return changed(options, given) if given else options
 
 
 def think_of(

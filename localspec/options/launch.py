@@ -1,12 +1,54 @@
 """LaunchOptions: which models to load, how, and what drafts."""
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from localspec.errors import UsageError
 from localspec.options.load import LAYERS, LoadOptions
 from localspec.options.option import check, option
 
 _LONGEST_DRAFT = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an engine can do.
+
+    Args:
+        local_files: load files of this machine: their names, encoders and best sampling are known here.
+        draft: draft as a request says.
+        resize: load again with another context.
+        stop_loops: stop an answer that repeats itself.
+        at: the URL of the server that lacks the others, for messages.
+    """
+
+    local_files: bool = True
+    draft: bool = True
+    resize: bool = True
+    stop_loops: bool = True
+    at: str = ""
+
+    def has(self, ability: str) -> bool:
+        """Return whether it has an ability; an empty name is one that every engine has."""
+        return not ability or bool(getattr(self, ability))
+
+    def require(self, ability: str, what: str, remedy: str = "") -> None:
+        """Raise UsageError where it lacks an ability, which something is for."""
+        if not self.has(ability):
+            raise UsageError(f"{what} is not available with a remote server ({self.at}){remedy}")
+
+
+def abilities(server: str | None) -> Abilities:
+    """Return what the engine can do that a server on the network is, or where there is none, one of this machine."""
+    if server is None:
+        return Abilities()
+    return Abilities(
+        local_files=False,
+        draft=False,
+        resize=False,
+        stop_loops=False,
+        at=server,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +59,7 @@ class LaunchOptions:
         pair: Pair of target and draft model. Default: your default model, or smollm2-135m.
         target: Target model alone, instead of a pair: a name or a GGUF file.
         draft_model: Draft model: a name or a GGUF file.
-        draft: How to draft: auto, off, lookup, model, store, heads or forced. Changes the speed, and the text only by rounding; with --exact, not at all. Default: auto.
+        draft: How to draft: auto, off, lookup, model, store, client, heads or forced. Changes the speed, and the text only by rounding; with --exact, not at all. Default: auto.
         draft_length: Tokens to draft at a time. Default: 3 with model or heads, 15 with lookup.
         load: how to load.
         exact: Give exactly the same text with any --draft; slower.
@@ -30,16 +72,19 @@ class LaunchOptions:
         draft_devices: Devices for the draft model, as with --device. Default: the target's.
         server: Answer with the model of this OpenAI-compatible server instead: vLLM, SGLang, llama-server, LM Studio, localspec serve. Default: off.
         server_key_file: File with the server's API key. Default: the variable LOCALSPEC_SERVER_KEY.
+        prompt_cache: Cache what models read on disk, for later questions and programs; --no-prompt-cache neither writes nor uses it.
         draft_gpu_layers: Layers of the draft model to put on the GPU. Default: auto (as --gpu-layers, or all with --draft-device).
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
     """
 
-    pair: str | None = option(None, "models", "NAME")
-    target: str | None = option(None, "models", "REF")
-    draft_model: str | None = option(None, "models", "REF")
-    draft: str = option("auto", "models", "MODE")
+    NEEDS: ClassVar = "local_files"
+
+    pair: str | None = option(None, "models", "NAME", needs="")
+    target: str | None = option(None, "models", "REF", needs="")
+    draft_model: str | None = option(None, "models", "REF", needs="")
+    draft: str = option("auto", "models", "MODE", needs="")
     draft_length: int | None = option(
         None,
         *("models", "K"),
@@ -49,7 +94,7 @@ class LaunchOptions:
     )
     load: LoadOptions = field(default_factory=LoadOptions)
     exact: bool = option(False, "exact")
-    offline: bool = option(False, "device")
+    offline: bool = option(False, "device", needs="")
     fit: bool = option(True, "device")
     further: tuple[str, ...] = option(())
     draft_lora: str | None = option(None, "models", "FILE")
@@ -62,8 +107,14 @@ class LaunchOptions:
         None, "device", "N|auto", unset="auto", takes=LAYERS, least=0, most=10_000
     )
 
-    server: str | None = option(None, "server", "URL", unset="off")
-    server_key_file: str | None = option(None, "server", "FILE")
+    prompt_cache: bool = option(True, "context")
+    server: str | None = option(None, "server", "URL", unset="off", needs="")
+    server_key_file: str | None = option(None, "server", "FILE", needs="")
+
+    @property
+    def can(self) -> Abilities:
+        """What the engine can do that this is for."""
+        return abilities(self.server)
 
     @property
     def reads_text_only(self) -> bool:

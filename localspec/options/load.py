@@ -1,6 +1,7 @@
 """LoadOptions: how a model is loaded and its context made."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from localspec.errors import UsageError
 from localspec.options.option import check, cut, option
@@ -59,7 +60,9 @@ class LoadOptions:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
     """
 
-    n_ctx: int | None = option(None, "context", "N", name="ctx", least=2, most=1 << 24)
+    NEEDS: ClassVar = "local_files"
+
+    n_ctx: int | None = option(None, "context", "N", name="ctx", least=2, most=1 << 24, needs="")
     kv_type: str = option("f16", "context", choices=tuple(KV_TYPES))
     threads: int | None = option(None, "device", "N", least=1, most=512)
     gpu_layers: int | None = option(
@@ -140,6 +143,10 @@ class LoadOptions:
         if self.flash_attention is None and not on_gpu and self.kv_type in {"f16", "f32"}:
             return False
         return self.flash_attention
+
+    def plain(self) -> "LoadOptions":
+        """Return these options for weights as they lie in the file, which is mapped."""
+        return replace(self, repack=False, load_mode="mmap")
 
     def exact(self) -> "LoadOptions":
         """Return these options with the kernels whose narrow passes round alike on a CPU.

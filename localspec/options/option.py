@@ -71,6 +71,7 @@ class Option:
         kind: what values it takes.
         default: its value if it is not set.
         may_be_unset: whether None is a value of it.
+        needs: which of the `Abilities` of an engine it is for; empty: every engine takes it.
     """
 
     help: str = ""
@@ -93,6 +94,7 @@ class Option:
     kind: Kind = "other"
     default: Any = None
     may_be_unset: bool = False
+    needs: str | None = None
 
     def read(self, value: object) -> Any:
         """Return the value that one of JSON or TOML means; its range is not looked at.
@@ -159,16 +161,16 @@ class Option:
         if value is None and self.may_be_unset:
             return None
         if not self._fits(value) or (self.is_object and not _is_object(value)):
-            return f"{self.field} is {cut(value)}: it takes {self.takes}"
+            return f"{self.name} is {cut(value)}: it takes {self.takes}"
         if not self._is_choice(value):
             wanted = f"it takes {self.takes}" if self.numbers else ""
-            return f"{self.field} is {cut(value)}: {wanted or 'choose one of ' + ', '.join(self.choices)}"
+            return f"{self.name} is {cut(value)}: {wanted or 'choose one of ' + ', '.join(self.choices)}"
         if self.kind not in {"whole", "number"}:
             return None
         assert isinstance(value, int | float), value  # noqa: S101 - it fits
         if self.least <= value <= self.most:
             return None
-        return f"{self.field} is {value}: it must be {self.range_text}"
+        return f"{self.name} is {value}: it must be {self.range_text}"
 
     def _is_choice(self, value: object) -> bool:
         if not self.choices or value in self.choices:
@@ -228,6 +230,7 @@ def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
                 may_be_unset=NoneType in hints,
                 takes=known.takes or takes,
                 range_text=known.range_text or within,
+                needs=getattr(kind, "NEEDS", "") if known.needs is None else known.needs,
             )
         )
     return tuple(options)

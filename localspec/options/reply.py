@@ -141,7 +141,7 @@ class ReplyOptions:
     )
     regex: str | None = option(None, "structure", "REGEX", key=False)
     lark: str | None = option(None, "structure", "FILE", key=False)
-    stop_loops: bool = option(False, "sampling")
+    stop_loops: bool = option(False, "sampling", needs="stop_loops")
     think: str | None = option(
         None,
         *("sampling", "MODE|N"),

@@ -50,7 +50,7 @@ class Changes:
     changed: int = 0
     same: int = 0
     removed: int = 0
-    not_text: int = 0
+    not_text: list[str] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
 
@@ -123,7 +123,7 @@ def _update(index: Index, report: Callable[[Changes], None]) -> Changes:
             write = _change(index, Path(path), name, known.get(path), changes)
         except (OSError, Unreadable) as error:
             if isinstance(error, NotText):
-                changes.not_text += 1
+                changes.not_text.append(path)
             else:
                 changes.unread.append((path, reason_of(error)))
             write = _Write(partial(index.remove, path)) if path in known else None

@@ -1,4 +1,4 @@
-"""`@path` in a message: the file goes into the context, a text in a block of its own behind the words, pictures and sounds before them.
+"""`@path` in a message: the file goes into the context before the words, a text in a block of its own.
 
 Of a PDF and a DOCX, the text goes.
 """
@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from localspec.display import duration_text
 from localspec.errors import UsageError
 from localspec.media import MOST_BYTES, media_type, picture_size, sound_seconds
-from localspec.messages import DocumentPart, MediaPart, Message
+from localspec.messages import GAP, DocumentPart, MediaPart, Message, TextPart
 from localspec.session.citing import files_of, passages_in
 from localspec.storage.files import size_text
 from localspec.storage.tree import files_below, fuzzy
@@ -68,13 +68,17 @@ def attached_lines(message: Message) -> Iterator[str]:
 
 
 def question_with(text: str, attachments: Iterable[Attachment]) -> Message:
-    """Return a question with its files, each once."""
+    """Return a question with its files, each once, and before the words, so that another question about them begins alike.
+
+    Passages are behind them: another question has others.
+    """
     unique = dict.fromkeys(attachments)
-    return Message.user(
-        text,
-        [each for each in unique if isinstance(each, DocumentPart)],
-        [each for each in unique if isinstance(each, MediaPart)],
-    )
+    documents = [each for each in unique if isinstance(each, DocumentPart)]
+    files = files_of(Message.user("", documents))
+    media = [each for each in unique if isinstance(each, MediaPart)]
+    words = [TextPart(f"{GAP}{text}" if files else text)] if text else []
+    passages = [each for each in documents if each not in files]
+    return Message("user", (*media, *files, *words, *passages))
 
 
 def attached(
@@ -154,6 +158,13 @@ def unmatched(
     ]
 
 
+def unmatched_line(name: str, folder: Path) -> str:
+    """Return why a mention is sent as text, on one line."""
+    if _existing(name.removeprefix("@").strip('"'), folder, is_kind=Path.is_dir) is not None:
+        return f"{name} is a folder, sent as text: name files in it, or index it with `localspec index add`"
+    return f"no file matches {name}: sent as text"
+
+
 def with_mentions(text: str, folder: Path) -> str:
     """Return a text in which the paths of pictures and sounds are mentions.
 
@@ -203,7 +214,7 @@ def read_attachment(name: str, folder: Path) -> Attachment:
     Raises:
         UsageError: there is none, or it cannot be put into a context.
     """
-    path = _existing(name, folder)
+    path = _existing(name, folder) or _stream(name, folder)
     if path is not None and (attachment := _read(path, name)) is not None:
         return attachment
     if _existing(name, folder, is_kind=Path.is_dir) is not None:
@@ -268,6 +279,14 @@ def _existing(
                 return path
         except (OSError, RuntimeError, ValueError):  # too long, without a home, with a NUL
             continue
+    return None
+
+
+def _stream(name: str, folder: Path) -> Path | None:
+    """Return the path of a pipe or a device; what it links to has no path that could be opened."""
+    with suppress(OSError, RuntimeError, ValueError):
+        path = folder / Path(name).expanduser()
+        return path if path.is_fifo() or path.is_char_device() else None
     return None
 
 

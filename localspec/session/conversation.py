@@ -5,7 +5,6 @@ Several windows may show one conversation, each its own branch: what another win
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.chat.events import Reply
@@ -77,13 +76,6 @@ class SavedConversation:
         self.title = ""
         self.pair = ""
         self.drop_oldest = False
-
-    @property
-    def state_directory(self) -> Path | None:
-        """Where what the models evaluated of it belongs; None where nothing is saved."""
-        return (
-            None if self.conversation is None else self.history.state_directory(self.conversation)
-        )
 
     @property
     def number(self) -> int | None:
@@ -191,6 +183,7 @@ class SavedConversation:
             left_out: turns that the context had no room for.
             no_drafting: why nothing was drafted, in about five words.
         """
+        # What is kept as "no_drafting" says why a gain is not known, too.
         figures = {
             "tokens": reply.completion_tokens,
             "tokens_per_s": reply.tokens_per_s,
@@ -198,7 +191,7 @@ class SavedConversation:
             "drafted": reply.acceptance.drafted,
             "confirmed": reply.acceptance.accepted,
             "gain": reply.gain_ratio,
-            "no_drafting": no_drafting,
+            "no_drafting": no_drafting or reply.no_gain,
             "stop": reply.stop_reason.value,
             "seed": reply.seed,
             "prompt": reply.prompt_tokens,
@@ -423,5 +416,5 @@ class SavedConversation:
     def _add(self, message: Message, parent: int | None, figures: str = "") -> int:
         added = self.history.add_user(self._id, parent, message, figures)
         self.show_branch(added)
-        self.title = self.title or self.history.conversation(self._id).title
+        self.title = self.history.conversation(self._id).title
         return added

@@ -21,6 +21,7 @@ from localspec.history.records import StoredConversation, StoredMessage, acts_of
 from localspec.media import media_type
 from localspec.messages import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
 from localspec.session.attachments import attached_lines
+from localspec.storage.files import holds_other
 from localspec.storage.paths import shown
 
 Counts = Counter[tuple[str, str]]
@@ -30,7 +31,13 @@ Mask = Callable[[str, Counts | None], str]
 STYLES = ("md", "json")
 _TITLE_CHARS = 40
 _SUFFIXES = {"jpeg": "jpg", "mpeg": "mp3"}
+_OTHERS = {"csv", "doc", "docx", "epub", "htm", "html", "odt", "pdf", "rtf", "xml", "yaml", "yml"}
+"""What people may ask for, and would get Markdown under a wrong name."""
 _NAMES = {"user": "You", "assistant": "Assistant", "tool": "Result"}
+
+
+class FileTaken(UsageError):
+    """A file is there that is no export of this conversation."""
 
 
 def exported(
@@ -119,7 +126,10 @@ def _masked(
 
 
 def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessage]) -> str:
-    """Return the messages of one branch under headings; thoughts are left out."""
+    """Return the messages of one branch under headings, with the models where several answered; thoughts are left out."""
+    messages = [*messages]
+    answered = [each for each in messages if each.message.role == "assistant" and each.model]
+    named = {each.id for each in answered} if len({each.model for each in answered}) > 1 else set()
     parts = [f"# {conversation.title or 'Conversation'}"]
     about = [_time(conversation.created_s), conversation.pair]
     parts.append(" · ".join(filter(None, about)))
@@ -131,9 +141,10 @@ def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessa
         cut = " (cut)" if message.state != "complete" else ""
         mark = f" ({message.mark})" if message.mark else ""
         failed = any(isinstance(each, ToolResult) and each.is_error for each in spoken.parts)
-        parts.append(
-            f"## {_NAMES.get(spoken.role, spoken.role)}{cut}{mark}{' (error)' if failed else ''}"
+        who = (
+            f"{_NAMES.get(spoken.role, spoken.role)}{f' · {message.model}' * (message.id in named)}"
         )
+        parts.append(f"## {who}{cut}{mark}{' (error)' if failed else ''}")
         parts.append(spoken.text.strip())
         parts += [_fenced(f"{each.name} {each.arguments}") for each in spoken.calls]
         parts += [_fenced(each.text) for each in spoken.parts if isinstance(each, ToolResult)]
@@ -200,6 +211,7 @@ def write_export(
     leaf: int | None = None,
     *,
     own: bool = False,
+    force: bool = False,
 ) -> tuple[Path, str]:
     """Write a conversation to a file; return where that is, and how much of it was masked, as people read it.
 
@@ -211,24 +223,36 @@ def write_export(
         mask: masks what must not be visible of it; None lets everything through.
         leaf: see `exported`.
         own: whether the mask holds for the user's own words, too.
+        force: write over any file; without it, only over an earlier export of the same conversation.
 
     Raises:
+        FileTaken: another file is there.
         UsageError: the file cannot be written.
     """
     style, _, name = argument.partition(" ")
     if style not in STYLES:
         style, name = ("json" if argument.endswith(".json") else "md"), argument
-    counts = Counts()
+    if other := {argument.strip(), Path(name.strip()).suffix[1:]} & _OTHERS:
+        raise UsageError(f"exports are md or json, not {other.pop()}: choose one of these")
+    if name.strip() == "-":
+        raise UsageError(
+            f"'-' is no file: name one, or print it with `localspec history export {conversation} -`"
+        )
+    counts, stored = Counts(), history.conversation(conversation)
     if name.strip():
         path = folder / Path(name.strip()).expanduser()
     else:
-        title = history.conversation(conversation).title
+        title = stored.title
         path = _free(folder, mask(title, None) if mask and own else title, style)
     beside = path.parent / f"{path.stem}-files"
     link = "" if style == "json" else quote(beside.name)
     text = exported(history, conversation, style, mask, leaf, counts, own=own, media=link)
     branch = history.branch(conversation, leaf) if link else []
     try:
+        # What comes before the time of its beginning is the title, in both forms.
+        created = _time(stored.created_s)
+        if not force and holds_other(path, text[: text.find(created) + len(created)] or text):
+            raise FileTaken(f"{shown(path)} is not of this conversation: name another file")
         path.write_text(text, encoding="utf-8")
         for part in (each for stored in branch for each in stored.message.media if each.data):
             beside.mkdir(exist_ok=True)
@@ -237,7 +261,7 @@ def write_export(
         raise UsageError(
             f"{shown(path)} cannot be written ({error.strerror}): name another file"
         ) from error
-    return path, _masked_line(counts)
+    return path, masked_line(counts)
 
 
 def export_line(path: Path, masked: str, conversation: int) -> str:
@@ -246,7 +270,8 @@ def export_line(path: Path, masked: str, conversation: int) -> str:
     return f"written to {path}{how if masked else ''}"
 
 
-def _masked_line(counts: Counts) -> str:
+def masked_line(counts: Counts) -> str:
+    """Return how much was masked, as people read it; empty for nothing."""
     masked = Counts({name: count for name, count in counts.items() if name[1] != "note"})
     if not masked:
         return ""

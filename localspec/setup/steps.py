@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from localspec.errors import LocalspecError
-from localspec.llama.chosen import BUILD_VARIABLE, OWN, builds_dir, choose, linked
+from localspec.llama.selection import BUILD_VARIABLE, OWN, builds_dir, choose, linked
 from localspec.setup.plan import BACKENDS, CPU, RPC, RPC_OPTION, SetupPlan
 from localspec.setup.trial import ANSWER, BuildTrial
 from localspec.storage.files import sync_directory

@@ -62,6 +62,15 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
     return content
 
 
+def holds_other(path: Path, mark: str) -> bool:
+    """Return whether writing to a path would lose a file that does not begin with `mark`, so is another's."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        begins = stream.read(len(mark.encode()))
+    return begins not in {b"", mark.encode()}
+
+
 def sync_directory(directory: Path) -> None:
     """Make sure that the names in a directory survive a crash, too."""
     descriptor = os.open(directory, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Locks on directories that end with the process that holds them, however it ends."""
+"""Locks on directories and files that end with the process that holds them, however it ends."""
 
 import fcntl
 import os
@@ -65,3 +65,34 @@ def try_lock(directory: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def hold(file: Path) -> int | None:
+    """Let other processes see that a file is used; return a descriptor to close, None where the file cannot be locked."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def is_held(file: Path) -> bool:
+    """Return whether a process holds a file with `hold`."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False

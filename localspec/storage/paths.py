@@ -13,7 +13,8 @@ from localspec.storage.files import private_directory
 
 DATA_DIR_VARIABLE = "LOCALSPEC_DATA_DIR"
 CONFIG_DIR_VARIABLE = "LOCALSPEC_CONFIG_DIR"
-_NOTICES = "told"
+_NOTICES, _NOTICES_BEFORE = "notices_shown", "told"
+"""Where notices are noted, and what that was called once."""
 
 
 def data_dir() -> Path:
@@ -62,7 +63,9 @@ def first_time(what: str) -> bool:
         what: any words for it.
     """
     with suppress(OSError, LocalspecError):
-        folder = data_dir() / _NOTICES
+        folder, before = data_dir() / _NOTICES, data_dir() / _NOTICES_BEFORE
+        if before.is_dir() and not folder.exists():
+            before.rename(folder)
         private_directory(folder)
         # An empty file that only one program can make.
         (folder / hashlib.sha256(what.encode()).hexdigest()).touch(exist_ok=False)

@@ -5,7 +5,7 @@ never what. A reply's number is its row's.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -277,13 +277,19 @@ def _add(connection: sqlite3.Connection, record: Record, text: bytes | None = No
     connection.execute(insert, row)
 
 
+def _decoder() -> Callable[[bytes], Record]:
+    """Return what decodes records; `msgspec.json.decode` would look at all the types again for each."""
+    return msgspec.json.Decoder[Record](Record).decode
+
+
 def _read(
     connection: sqlite3.Connection, select: str, *values: object
 ) -> Iterator[tuple[Record, bytes]]:
     """Yield records with their texts, in the order of their numbers; what another program has written is left out."""
+    decode = _decoder()
     for number, body, text in connection.execute(f"{select} ORDER BY id", values):
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            record: Record = msgspec.json.decode(body, type=Record)
+            record = decode(body)
             if isinstance(record, ReplyRecord):
                 record.id = number
             yield record, text

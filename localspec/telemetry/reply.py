@@ -64,6 +64,7 @@ class ReplyRecord(Struct, tag="reply"):
         decode_s: seconds from there to the last token.
         wall_s: seconds of all of it.
         plain_s: what `prefill_s` and the rounds would have taken without drafting; 0 where nothing was drafted, or that is not known.
+        no_drafting: why nothing was drafted, in about five words; empty where something was.
         cells: by drafter and depth, from where on: the sums of `COUNTS`. Plain rounds are of `off`.
         tallies: by drafter and kind. The bucket of a `position` is the place in the draft, of a `confidence` its tenth,
             of a `gap` its place in `GAPS`, and of a `rank` the correction's place among the drafter's choices, 0 being
@@ -83,6 +84,7 @@ class ReplyRecord(Struct, tag="reply"):
     decode_s: Number = 0.0
     wall_s: Number = 0.0
     plain_s: Number = 0.0
+    no_drafting: str = ""
     cells: dict[str, dict[Count, Sums]] = field(default_factory=dict)
     tallies: dict[str, dict[str, Pairs]] = field(default_factory=dict)
 

@@ -22,11 +22,11 @@ class RoundSums(AcceptanceCounts):
     """Sums over rounds: `COUNTS`, and what drafting gained.
 
     Attributes:
-        stages_s: seconds of each of `STAGES`.
+        stages_us: microseconds of each of `STAGES`.
         gains: what drafting gained, by the number of a reply in which that is known.
     """
 
-    stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    stages_us: list[int] = field(default_factory=lambda: [0] * len(STAGES))
     gains: dict[int, Gain] = field(default_factory=dict)
 
     def add(self, counts: tuple[int, ...]) -> None:
@@ -36,8 +36,12 @@ class RoundSums(AcceptanceCounts):
         self.drafted += drafted
         self.accepted += accepted
         self.confirmed += confirmed
-        for stage, took_us in zip(STAGES, stages_us, strict=True):
-            self.stages_s[stage] += took_us / 1e6
+        self.stages_us = [*map(add, self.stages_us, stages_us)]
+
+    @property
+    def stages_s(self) -> dict[str, float]:
+        """Seconds of each of `STAGES`."""
+        return {stage: us / 1e6 for stage, us in zip(STAGES, self.stages_us, strict=True)}
 
     def add_gain(self, reply: int, plain_s: float, spent_s: float) -> None:
         """Count what a reply, or a part of it, took, and would have taken without drafting."""
@@ -49,7 +53,7 @@ class RoundSums(AcceptanceCounts):
     @property
     def seconds(self) -> float:
         """What the rounds took."""
-        return sum(self.stages_s.values())
+        return sum(self.stages_us) / 1e6
 
     @property
     def drafted_replies(self) -> int:
@@ -92,6 +96,7 @@ class Report:
             `depth` of the context and `time`, in order, where a bucket or a period begins.
         step_s: seconds from one period to the next.
         tallies: by kind and drafter, see `ReplyRecord`.
+        no_drafting: how many replies had nothing drafted, by why.
         findings: how often each rule of a gate had a match, by its name and what was done about it.
         trained: of heads that were trained on this machine, by name: how, and the report of the replies since then that had them.
     """
@@ -102,12 +107,13 @@ class Report:
     shifts: list[Shift]
     total: RoundSums = field(default_factory=RoundSums)
     by: dict[str, dict[Any, RoundSums]] = field(
-        default_factory=lambda: {each: {} for each in _GROUPS}
+        default_factory=lambda: {each: defaultdict(RoundSums) for each in _GROUPS}
     )
     step_s: int = _HOUR_S
     tallies: dict[str, dict[str, list[list[int]]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
+    no_drafting: Counter[str] = field(default_factory=Counter)
     findings: Counter[tuple[str, str]] = field(default_factory=Counter)
     trained: dict[str, tuple[str, "Report"]] = field(default_factory=dict)
 
@@ -127,6 +133,7 @@ def make_report(records: Records, since_s: float | None = None) -> Report:
     for each in records.findings:
         if each.at >= begin_s:
             report.findings[each.rule, each.action] += each.times
+    report.no_drafting.update(each.no_drafting for each in replies if each.no_drafting)
     for reply in replies:
         for drafter, kinds in reply.tallies.items():
             for kind, pairs in kinds.items():
@@ -165,7 +172,7 @@ def _sum_up(report: Report, replies: Sequence[ReplyRecord]) -> None:
     report.step_s = step * _HOUR_S
 
     def sums(group: str, key: Any) -> RoundSums:
-        return report.by[group].setdefault(key, RoundSums())
+        return report.by[group][key]
 
     for reply, hour in zip(replies, hours, strict=True):
         wholes = [report.total, sums("pair", reply.pair.name), sums("workload", reply.workload)]

@@ -128,8 +128,14 @@ def _head(report: Report) -> str:
     replies = "1 reply" if report.replies == 1 else f"{report.replies} replies"
     return (
         f"{replies}, {total.confirmed} tokens in {total.rounds} rounds since {day(report.first_s or 0)}: "
-        f"{_saving(total)}"
+        f"{_saving(total)}{'' if total.drafted else _why_idle(report)}"
     )
+
+
+def _why_idle(report: Report) -> str:
+    whys = report.no_drafting.most_common()
+    counts = (f"{why.removeprefix('no drafting: ')} ({count})" for why, count in whys)
+    return f": {', '.join(counts)}" if whys else ""
 
 
 def _trained(report: Report) -> Iterator[RenderableType]:
@@ -291,6 +297,7 @@ def as_json(report: Report) -> str:
                 {"name": name, "how": how, "since": its.first_s, **_row(its.by_heads)}
                 for name, (how, its) in report.trained.items()
             ],
+            "no_drafting": dict(report.no_drafting),
             "changes": [_change(each) for each in report.shifts],
             "found": [
                 {"rule": rule, "action": action, "count": count}

@@ -1,5 +1,7 @@
 """What the commands do: each is a function of the front and of what stands behind its name. Its docstring is its help."""
 
+import asyncio
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +15,7 @@ from localspec.tui.front import Front
 
 MODEL = "model"
 """What `/set` calls the model of every start."""
+LONG_TEXT = "a long text is better attached as a file in parts, or indexed: `localspec index add`, then /docs"
 _NONE = {"-", "off", "none"}
 _EMPTY = "this conversation is empty: ask something first"
 
@@ -82,7 +85,6 @@ async def branch_behind(front: Front, count: int) -> None:
     """Go on in a conversation of its own, behind so many messages of this one."""
     session = front.session
     session.require_rest()
-    session.save_state()
     session.talk.branch_off(count)
     session.count()
     await front.show_conversation(known=True)
@@ -207,6 +209,9 @@ async def when_full(front: Front) -> bool:
 
     Once: a summary that finds no room itself, or comes to nothing, would find none the next time.
     """
+    exchange = front.session.exchange
+    if exchange is not None and exchange.is_too_long:  # without anything before it, too
+        return False
     if front.preferences.compact != "auto" or front.session.talk.has_tried_summary:
         return False
     try:
@@ -229,7 +234,7 @@ async def history(front: Front, argument: str) -> None:
     if not verb and (last.isdecimal() or argument.startswith("#")):
         session.open(_conversation(front, last))
     elif verb == "delete" and (last.isdecimal() or "#" in argument):
-        session.delete(_conversation(front, last))
+        await session.delete(_conversation(front, last))
         await front.show_conversation(known=True)
         front.report(f"deleted conversation {last}")
         return
@@ -237,7 +242,8 @@ async def history(front: Front, argument: str) -> None:
         await model(front, argument)
         return
     else:
-        matches = session.talk.history.conversations(argument) if argument else []
+        found = session.talk.history.found
+        matches = await asyncio.to_thread(found, argument) if argument else []
         matches = [e for e in matches if e.title.casefold() == argument.casefold()][:1] or matches
         if argument and not matches:
             raise UsageError(
@@ -288,7 +294,7 @@ async def listen(front: Front, argument: str) -> None:
     """Record from the microphone until Enter, and attach it; with TEXT, send both."""
     session = front.session
     session.require_rest()
-    session.require_senses({"audio"})
+    session.questions.require_senses({"audio"})
 
     async def take(sound: bytes) -> None:
         name = session.tray.hold(sound, "recording", "wav")
@@ -306,10 +312,10 @@ async def listen(front: Front, argument: str) -> None:
 
 async def model(front: Front, argument: str) -> None:
     """Show or switch the model."""
-    server = front.session.models.usual.server
-    if not argument and server is not None:
+    can = front.session.engine.can
+    if not argument and not can.local_files:
         front.report(
-            f"{front.session.models.line} of {server}; /model NAME takes another of its models"
+            f"{front.session.models.line} of {can.at}; /model NAME takes another of its models"
         )
     elif not argument:
         front.choose_model()
@@ -320,7 +326,7 @@ async def model(front: Front, argument: str) -> None:
         from localspec.models.names import resolve  # noqa: PLC0415 - the start needs none of it
 
         registry = load_registry()
-        if server is None and not registry.knows(argument):
+        if can.local_files and not registry.knows(argument):
             resolve(argument, registry.writing())
         front.session.load(argument)
         await front.show_loading()
@@ -332,8 +338,8 @@ async def set_(front: Front, argument: str) -> None:
     if name == MODEL:
         _set_default(front, value.strip())
     elif argument:
-        front.session.set(name, value.strip())
-        front.report(f"{name} is now {front.session.setting(name)}")
+        front.session.settings.set(name, value.strip())
+        front.report(f"{name} is now {front.session.settings.text_of(name)}")
     else:
         front.show_settings()
 
@@ -343,7 +349,7 @@ def _set_default(front: Front, argument: str) -> None:
     from localspec.config.own import keep_model  # noqa: PLC0415 - the start needs none of it
     from localspec.models.names import is_name  # noqa: PLC0415 - as above
 
-    front.session.require_local("a default model is one of this machine")
+    front.session.engine.can.require("local_files", "/set model")
     name = argument or front.session.models.next_name
     if not name:
         raise UsageError("no model loaded: name one, /set model NAME")
@@ -417,16 +423,11 @@ async def reveal(front: Front, _: str) -> None:
 
 async def lens(front: Front, _: str) -> None:
     """Show where every token of the last answer comes from."""
-    front.session.require_local("the lens shows drafts")
+    front.session.engine.can.require("draft", "/lens")
     exchange = front.session.exchange
     if exchange is None or not exchange.tokens:
         raise UsageError("nothing to show yet: ask something first")
     front.show_lens()
-
-
-async def race(front: Front, argument: str) -> None:
-    """Answer with and without drafting, side by side."""
-    await front.show_race(argument)
 
 
 # The program.
@@ -434,7 +435,7 @@ async def race(front: Front, argument: str) -> None:
 
 async def restart(front: Front, _: str) -> None:
     """Restart the model."""
-    await front.session.restart()
+    front.session.loads.restart()
     await front.show_conversation(known=True)
     front.report("restarting the model")
     await front.show_loading()
@@ -477,10 +478,14 @@ def edited(text: str) -> str:
     Raises:
         UsageError: the editor cannot be started, fails, or leaves something else than UTF-8.
     """
+    # Ctrl-C in the editor comes here, too; a handler, and not SIG_IGN, which the editor would inherit.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return (click.edit(text, extension=".md", require_save=False) or "").strip("\n")
     except (click.ClickException, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UsageError(
-            f"the editor failed ({reason}): set EDITOR to one that runs here"
+            f"the editor failed ({reason}): your text stays as it was; EDITOR names another editor"
         ) from None
+    finally:
+        signal.signal(signal.SIGINT, before)

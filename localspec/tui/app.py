@@ -7,16 +7,16 @@ import asyncio
 import gc
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, TextIO
 
 from rich.segment import Segment
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.color import Color
+from textual.driver import Driver
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.worker import WorkerFailed
@@ -60,7 +60,32 @@ def _guarded(segment: Segment) -> Segment:
     return segment if cleaned == text else Segment(cleaned, segment.style)
 
 
-_LEAVES_S = 30.0
+class _Vanishing:
+    """A terminal that takes everything when it is gone: Textual's writer would end, and the chat wait for it for ever.
+
+    Args:
+        file: the terminal's.
+    """
+
+    def __init__(self, file: "TextIO | _Vanishing") -> None:
+        self._file = file
+        self._gone = False
+
+    def write(self, text: str) -> None:
+        self._do(partial(self._file.write, text))
+
+    def flush(self) -> None:
+        self._do(self._file.flush)
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def _do(self, act: Callable[[], object]) -> None:
+        try:
+            if not self._gone:
+                act()
+        except OSError:
+            self._gone = True
 
 
 class ChatApp(Screens):
@@ -114,14 +139,21 @@ class ChatApp(Screens):
         if self._give_back is not None:
             self._give_back()
             for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, self._leave_by, number)
+                asyncio.get_running_loop().add_signal_handler(
+                    number, partial(self.exit, return_code=128 + number)
+                )
 
-    def _leave_by(self, number: int) -> None:
-        """End by a signal; whatever the terminal that is gone holds up, not later than in some seconds."""
-        end = threading.Timer(_LEAVES_S, os._exit, [128 + number])
-        end.daemon = True
-        end.start()
-        self.exit(return_code=128 + number)
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's driver, with a terminal that may vanish."""
+        driver = super().get_driver_class()
+
+        # What it writes to is private to Textual, which has no public hook.
+        class Terminal(driver):  # type: ignore[misc,valid-type]
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **options)
+                self._file: _Vanishing | TextIO = _Vanishing(self._file)
+
+        return Terminal
 
     async def on_mount(self) -> None:
         """Show the conversation, and load."""
@@ -167,11 +199,12 @@ class ChatApp(Screens):
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
         """Run a command, or send a question; what cannot be done is reported, and the text stays."""
+        self.view.entry.composer.arrived(event.text)
         await self.attempt(self._send(event.text, event.pasted))
 
     async def _send(self, typed: str, pasted: frozenset[str]) -> None:
         text = unquoted(typed)
-        self.session.pasted[text] = pasted
+        self.session.questions.pasted[text] = pasted
         command = parse(text, typed=text == typed)
         self.report("")
         composer, session = self.view.entry.composer, self.session

@@ -9,7 +9,7 @@ from typing import Any
 from textual.content import Content
 from textual.theme import Theme
 
-from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.drafters.register import drafters
 from localspec.decoding.round import OFF
 from localspec.display import clean
 from localspec.tui.lens import Mark
@@ -45,8 +45,8 @@ _MEANINGS: Mapping[str, str] = {
 
 def style_of(meaning: str) -> str:
     """Return how text of a meaning is written; as usual where the meaning is not known."""
-    if meaning in DRAFTERS:
-        return f"${DRAFTERS[meaning].colour}"
+    if meaning in drafters():
+        return f"${drafters()[meaning].colour}"
     return _MEANINGS.get(meaning, "")
 
 

@@ -96,8 +96,7 @@ COMMANDS: Sequence[Command] = (
     Command("stats", actions.stats, key="f2", while_busy=True),
     Command("reveal", actions.reveal, rare=True),
     Command("lens", actions.lens, key="f3"),
-    Command("race", actions.race, "[TEXT]"),
-    Command("docs", actions.docs, "[NAME|off|N]", "f9"),
+    Command("docs", actions.docs, "[NAME|off|N]", "f9", while_busy=True),
     Command("paste", actions.paste, rare=True),
     Command("listen", actions.listen, "[TEXT]", rare=True),
     Command("compact", actions.compact, "[edit|drop|TEXT]", arguments=("edit", "drop")),
@@ -108,16 +107,6 @@ COMMANDS: Sequence[Command] = (
     Command("quit", actions.leave, aliases=("bye", "exit"), while_busy=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
-# Commands of earlier versions, and what they are now.
-MOVED = {
-    "rename": "/save",
-    "sources": "/docs",
-    "default": "/set model",
-    "drop": "/compact drop",
-    "persona": "/system NAME",
-    "tag": "`localspec history tag`",
-    "stop": "Esc, and Ctrl-C in lines",
-}
 _FAREWELLS = {"exit", "quit"}
 _LIKE = 0.6
 _BY_ALIAS = {alias: command for command in COMMANDS for alias in command.aliases}
@@ -141,8 +130,6 @@ def parse(line: str, *, typed: bool = False) -> tuple[Command, str] | None:
     if not word.startswith("/") or "/" in word[1:] or "\n" in word or len(word) == 1:
         return None
     name = word[1:].lower()
-    if name in MOVED:
-        raise UsageError(f"/{name} is {MOVED[name]} now")
     exact = BY_NAME.get(name) or _BY_ALIAS.get(name)
     matches = [exact] if exact else [each for each in COMMANDS if each.name.startswith(name)]
     if len(matches) == 1:

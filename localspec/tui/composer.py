@@ -128,9 +128,10 @@ class Composer(TextArea):
         self.recall: list[str] = []
         self._menu, self._clipboard, self._folder = menu, clipboard, folder
         self._at: int | None = None
-        self._draft = ""
+        self._draft = self._wanted = ""
         self._pasted: Counter[str] = Counter()
         self._pasted_in: dict[str, frozenset[str]] = {}
+        self._under_way: list[str] = []
 
     @property
     def pasted(self) -> frozenset[str]:
@@ -143,13 +144,23 @@ class Composer(TextArea):
 
     def action_send(self) -> None:
         """Send what is written, or take the completion that is marked."""
-        text = self.text.strip("\n")
         if self._menu("enter"):
             return
+        # What the app has not come to stands there yet; a second Enter, or one behind a second text, does not send it again.
+        text = self.text.lstrip("\n").removeprefix("".join(self._under_way)).strip("\n")
         if goes_on(text):
             self.insert("\n")
         elif text.strip():
-            self.post_message(self.Sent(text, self.pasted))
+            self.send(text)
+
+    def send(self, text: str) -> None:
+        """Send a text that is written."""
+        self._under_way.append(text)
+        self.post_message(self.Sent(text, self.pasted))
+
+    def arrived(self, text: str) -> None:
+        """Take note that the app has a text that was sent, which it accepts, or leaves to be mended and sent again."""
+        self._under_way.remove(text)
 
     def accept(self, text: str) -> None:
         """Take note that a text was sent: it can be recalled, and what was typed behind it stays."""
@@ -187,6 +198,12 @@ class Composer(TextArea):
             self.action_delete_right()
         else:
             await self.run_action("app.quit")
+
+    def action_delete_to_start_of_line(self) -> None:
+        """Delete what is left of the cursor in its line, and an empty line itself; never join two."""
+        row, column = self.cursor_location
+        if column or not self.selection.is_empty or not self.document.get_line(row):
+            super().action_delete_to_start_of_line()
 
     def action_newline(self) -> None:
         """Begin a new line."""
@@ -258,6 +275,17 @@ class Composer(TextArea):
         self.fill(earlier, self._pasted_in.get(earlier, ()))
         self._at = None if to == len(self.recall) else to
         return True
+
+    def action_search(self) -> None:
+        """Show the latest earlier text that has what is typed, and the one before it when pressed again."""
+        self._leave_recall()
+        if self._at is None:
+            self._wanted = self.text.casefold()
+        wanted, at = self._wanted, len(self.recall) if self._at is None else self._at
+        steps = [each - at for each in range(at) if wanted in self.recall[each].casefold()]
+        if not steps or not self._recall(steps[-1]):
+            news = "no earlier question has that" if self._at is None else "no earlier one has that"
+            self.app.notify(news, timeout=2)
 
     def _leave_recall(self) -> None:
         """Where a recalled text was changed, it is a new one, and the one before the recall can be recalled, too."""
@@ -344,7 +372,7 @@ class Entry(Vertical):
             self._list.action_cursor_up()
         elif key == "down":
             self._list.action_cursor_down()
-        else:
+        elif key == "tab" or self._list.highlighted is not None:
             self._take(self._list.highlighted or 0, send=key == "enter")
         return True
 
@@ -354,8 +382,7 @@ class Entry(Vertical):
         # What is whole already needs no second Enter.
         if send and (made.whole or made.text.strip() == self.composer.text.strip()):
             self.composer.fill(made.text.rstrip())
-            text = made.text.rstrip()
-            self.composer.post_message(Composer.Sent(text, self.composer.pasted))
+            self.composer.send(made.text.rstrip())
         else:
             self.composer.fill(made.text)
 
@@ -368,4 +395,5 @@ class Entry(Vertical):
             Option(Content(f"{each.label:<{width}}  {each.hint}")) for each in possible
         )
         self._more.update(f"{_ROWS} of {len(possible)} · ↑↓ shows the others")
-        self._list.highlighted = 0 if possible else None
+        # Behind a bare slash none is meant yet: Enter would run the first.
+        self._list.highlighted = 0 if possible and self.composer.text != "/" else None

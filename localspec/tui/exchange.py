@@ -1,4 +1,4 @@
-"""Exchange: one request and what has come back for it so far. No screen, no pipe."""
+"""Exchange: one request and what has come back for it so far, and how that is saved. No screen, no pipe."""
 
 from dataclasses import dataclass, field
 
@@ -17,9 +17,9 @@ from localspec.chat.events import (
 )
 from localspec.chat.request import Request
 from localspec.decoding.round import SERVER, Round, StopReason
-from localspec.errors import LocalspecError
+from localspec.errors import ContextOverflow, LocalspecError
 from localspec.messages import ToolCall
-from localspec.session.conversation import StoredMessage
+from localspec.session.conversation import ReplyRecorder, SavedConversation, StoredMessage
 
 
 @dataclass(slots=True)
@@ -44,6 +44,7 @@ class Exchange:
         finished: the end, once it is there.
         pieces: how many parts of texts and calls have come.
         failure: why it could not be done, or broke off; None while it can.
+        alone_tokens: of the question without the turns before it, where it found no room; 0 where that is not known.
     """
 
     request: Request
@@ -61,6 +62,13 @@ class Exchange:
     finished: Finished | None = None
     pieces: int = 0
     failure: LocalspecError | None = None
+    alone_tokens: int = 0
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the question found no room and would find none without the turns before it."""
+        sizes = self.failure.sizes if isinstance(self.failure, ContextOverflow) else None
+        return sizes is not None and self.alone_tokens >= sizes[1]
 
     @property
     def rounds(self) -> list[Round]:
@@ -140,3 +148,66 @@ class Exchange:
             if each.id == delta.id:
                 whole = each.arguments + delta.text
                 self.calls[at] = msgspec.structs.replace(each, arguments=whole)
+
+
+class ReplySaver:
+    """Saves the reply of one exchange after the other as it comes; one without a token leaves nothing behind.
+
+    Args:
+        talk: the conversation.
+
+    Attributes:
+        message: the reply's message in the history, or that of the last one; None before its first text.
+    """
+
+    def __init__(self, talk: SavedConversation) -> None:
+        self._talk = talk
+        self._recorder: ReplyRecorder | None = None
+        self.message: int | None = None
+
+    def reset(self) -> None:
+        """Begin with another reply."""
+        self._recorder = self.message = None
+
+    def feed(self, event: Text, exchange: Exchange, model: str) -> None:
+        """Save a text of a reply by a model."""
+        self._begun(exchange, model).feed(event.text, thinking=event.thinking)
+
+    def finish(self, done: Finished, exchange: Exchange, model: str) -> None:
+        """Save the end of a reply by a model."""
+        turn = done.message
+        only_read = exchange.continued is not None and not done.reply.completion_tokens
+        if only_read and self._recorder is None:
+            return  # what the answer was before stays, its figures, too
+        if turn.text or turn.thinking or turn.calls or self._recorder is not None:
+            recorder = self._begun(exchange, model)
+            self._talk.finish_reply(
+                recorder, done.reply, turn, done.dropped_turns, done.no_drafting
+            )
+            self._recorder = None
+
+    def tick(self) -> None:
+        """Save what came in though nothing more comes."""
+        if self._recorder is not None:
+            self._recorder.tick()
+
+    def cut(self) -> None:
+        """Keep what there is of a reply that will not end by itself."""
+        if self._recorder is not None:
+            self._recorder.cut()
+            self._talk.show_branch(self._recorder.message)
+            self._recorder = None
+
+    def _begun(self, exchange: Exchange, model: str) -> ReplyRecorder:
+        """Return what saves the reply, begun with its first text."""
+        if self._recorder is None:
+            history = self._talk.history
+            assert self._talk.conversation is not None  # noqa: S101 - it holds the question
+            if exchange.continued is not None:
+                self._recorder = history.resume_reply(exchange.continued.id)
+            else:
+                self._recorder = history.begin_reply(
+                    self._talk.conversation, exchange.parent, model
+                )
+            self.message = self._recorder.message
+        return self._recorder

@@ -77,9 +77,6 @@ class Front(Protocol):
     def show_lens(self) -> None:
         """Show where every token of the last answer came from; there are some."""
 
-    async def show_race(self, text: str) -> None:
-        """Answer a text, or without one the last question, with and without drafting."""
-
     def show_help(self) -> None:
         """List keys and commands."""
 

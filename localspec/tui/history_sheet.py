@@ -92,10 +92,10 @@ class HistorySheet(ListSheet):
         """Delete the marked conversation, if the user means it."""
         if row := self.marked:
 
-            def delete(answer: str | None) -> None:
+            async def delete(answer: str | None) -> None:
                 if answer == "yes":
                     try:
-                        self._session.delete(int(row.key))
+                        await self._session.delete(int(row.key))
                     except LocalspecError as error:
                         self.report(str(error))
                     self._look()

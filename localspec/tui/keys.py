@@ -28,7 +28,13 @@ IN_APP: list[BindingType] = [
         for e in COMMANDS
         if e.key
     ),
-    _key("ctrl+c", "copy_or_stop", "copy_or_stop", "copy, stop, or clear; twice: quit", first=True),
+    _key(
+        "ctrl+c",
+        "copy_or_stop",
+        "copy_or_stop",
+        "copy, stop, or clear the input line; twice: quit",
+        first=True,
+    ),
     _key("ctrl+q", "quit", "quit", "quit", first=True),
     _key("ctrl+z", "suspend_process", "suspend", "suspend", first=True),
 ]
@@ -39,6 +45,12 @@ IN_COMPOSER: list[BindingType] = [
     _key("ctrl+d", "leave_or_delete", "leave", "quit, if the input line is empty"),
     _key("ctrl+v", "paste", "paste", "attach the clipboard's picture, or paste"),
     _key("ctrl+underscore", "undo", "undo", "undo typing"),
+    _key(
+        "ctrl+r",
+        "search",
+        "search",
+        "find an earlier question with what is typed; again: one before",
+    ),
     _key("pageup", "app.page(-1)", "page_back", "scroll up"),
     _key("pagedown", "app.page(1)", "page_on", "scroll down"),
 ]

@@ -114,7 +114,9 @@ class MainView:
     def _state(self) -> str:
         """Return what the engine is at."""
         session, work, docs = self._session, self._session.work, self._session.docs
-        name = ("not saved · " if session.talk.history.trouble else "") + session.models.line
+        name = (
+            "not saved · " if session.talk.history.lasting_trouble else ""
+        ) + session.models.line
         if work is not None and work.question is not None:
             return f"{name} · waits for your answer to the question above"
         if len(self._app.screen_stack) > 1:
@@ -188,7 +190,7 @@ class MainView:
     def _attached(self, text: str, width: int, pasted: Collection[str]) -> list[Strip]:
         """Return what a text attaches: the last picture drawn, unless that would leave little of the screen."""
         media, about = (
-            self._session.attached_media(text, self._editing(), pasted),
+            self._session.questions.attached_media(text, self._editing(), pasted),
             self._session.tray.about,
         )
         drawn = _ATTACHED_ROWS if self._app.size.height >= _LEAST_HEIGHT else 0

@@ -1,13 +1,15 @@
 """Models: what is loaded, what is being loaded, and what to go back to if that fails. Reads no model, so that a start costs little."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 from localspec.display import clean_line, measuring_text
-from localspec.engine.engine import EngineFault, EngineGone, Interrupted, RemoteEngine
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, Ready
-from localspec.errors import LocalspecError, ModelLoadError
-from localspec.launch.names import name_of, named, with_names
+from localspec.engine.remote_engine import RemoteEngine
+from localspec.errors import EngineFault, EngineGone, Interrupted, LocalspecError, ModelLoadError
+from localspec.models.requested import name_of, named, with_names
 from localspec.options import LaunchOptions
 from localspec.storage.files import size_text
 
@@ -71,7 +73,7 @@ class Models:
     def missing(self) -> bool:
         """Whether there is no model, and none on its way; the engine would have one."""
         idle = self.ready is None and not self.loading and not self.dead
-        return idle and self.trouble is not None and self.usual.server is None
+        return idle and self.trouble is not None and self._engine.can.local_files
 
     @property
     def line(self) -> str:
@@ -82,6 +84,11 @@ class Models:
             return clean_line(self.ready.target)
         stopped = "the model has stopped: /restart starts it again"
         return stopped if self.dead else "no model loaded: F8 chooses one"
+
+    @property
+    def title(self) -> str:
+        """What will answer if all goes well, for people."""
+        return self.next_name or f"the model of {self._engine.can.at}"
 
     def sized(self, n_ctx: int | None) -> LaunchOptions:
         """Load everything with so many tokens of context from now on; return what is loaded, with as many.
@@ -163,6 +170,86 @@ class Models:
             case _:
                 return
         self.progress = clean_line(self.progress)
+
+
+class LoadQueue:
+    """Loads one thing after the other, beside what else is done.
+
+    Args:
+        engine: loads.
+        models: takes note of what is loaded.
+        spawn: runs a coroutine beside others.
+        loaded: called when a load has ended, with whether it was for another context.
+    """
+
+    def __init__(
+        self,
+        engine: RemoteEngine,
+        models: Models,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        loaded: Callable[[bool], None],
+    ) -> None:
+        self._engine, self._models, self._spawn, self._loaded = engine, models, spawn, loaded
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def wait(self) -> None:
+        """Wait until what was requested is loaded, or cannot be."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def load(
+        self,
+        wanted: LaunchOptions,
+        other: LaunchOptions | None = None,
+        *,
+        fetch: bool = True,
+        resized: bool = False,
+    ) -> None:
+        """Load behind what is being loaded; see `Models.load`."""
+        self._add(self._load(wanted, other, [*self._tasks], fetch=fetch, resized=resized), wanted)
+
+    def load_again(self, name: str, n_ctx: int | None, *, fetch: bool = True) -> None:
+        """Load the models of a conversation; if that fails and nothing is loaded, the usual ones."""
+        other = self._models.named("")
+        if n_ctx is not None:
+            self._models.sized(n_ctx)
+        self.load(self._models.named(name), other, fetch=fetch)
+
+    def restart(self) -> None:
+        """Start the engine again in a new process, with what was loaded last, in place of all that is being loaded."""
+        for each in self._tasks:
+            each.cancel()
+        self._models.wanted.clear()
+        self._tasks.clear()
+        wanted = self._models.loaded or self._models.named("")
+        self._add(self._load(wanted, None, [], restarts=True), wanted)
+
+    def _add(self, load: Coroutine[Any, Any, None], wanted: LaunchOptions) -> None:
+        self._models.wanted.append(wanted)
+        self._tasks.append(self._spawn(load))
+
+    async def _load(
+        self,
+        wanted: LaunchOptions,
+        other: LaunchOptions | None,
+        before: list[asyncio.Task[None]],
+        *,
+        fetch: bool = True,
+        restarts: bool = False,
+        resized: bool = False,
+    ) -> None:
+        task = asyncio.current_task()
+        try:
+            if before:
+                await asyncio.wait(before)
+            if restarts:
+                await self._engine.end(0)
+            await self._models.load(wanted, other, fetch=fetch)
+        finally:
+            if task in self._tasks:
+                self._tasks.remove(task)
+                self._models.wanted.pop(0)
+        self._loaded(resized)
 
 
 def _sized(load: LaunchOptions, n_ctx: int | None) -> LaunchOptions:

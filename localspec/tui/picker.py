@@ -6,15 +6,16 @@ from pathlib import Path
 from textual import work
 
 from localspec.errors import LocalspecError
-from localspec.launch.rows import ModelRow, choices, measured_choices
 from localspec.models.entries import ModelEntry
 from localspec.models.gguf import read_model
-from localspec.models.memory import layer_kv_bytes, model_shape
 from localspec.models.names import resolve
 from localspec.models.registry import load_registry
 from localspec.models.repository import local_file
 from localspec.options import LoadOptions
+from localspec.plan.memory import layer_kv_bytes, model_shape
+from localspec.plan.model_list import ModelRow, choices, measured_choices
 from localspec.resources import free_ram_bytes
+from localspec.session.model_lines import line
 from localspec.tui.sheets import ListSheet, SheetRow
 
 _MOST_OF_FREE = 0.5
@@ -33,16 +34,17 @@ class LargerContext:
     more_bytes: int
 
 
-def larger_context(target: str, n_ctx: int, kv_type: str) -> LargerContext | None:
-    """Return twice the context, or what is left up to the one that the model was trained for.
+def larger_context(target: str, n_ctx: int, kv_type: str, prompt: int) -> LargerContext | None:
+    """Return twice the context, or as often as it has to be doubled for a prompt, up to the one that the model was trained for.
 
     Args:
         target: name or path of the model.
         n_ctx: tokens of the context that is loaded.
         kv_type: type of its cache.
+        prompt: tokens that it must have room for, and for one more.
 
     Returns:
-        None where there is no larger one, or half of the free memory does not hold what it takes.
+        None where there is no such one, or half of the free memory does not hold what it takes.
     """
     try:
         model = resolve(target, load_registry())
@@ -53,7 +55,12 @@ def larger_context(target: str, n_ctx: int, kv_type: str) -> LargerContext | Non
     free = free_ram_bytes()
     if shape is None or shape.n_ctx_train is None or free is None:
         return None
-    larger = min(2 * n_ctx, shape.n_ctx_train)
+    larger = 2 * n_ctx
+    while larger <= prompt:
+        larger *= 2
+    larger = min(larger, shape.n_ctx_train)
+    if larger <= prompt:
+        return None
 
     def cache_bytes(tokens: int) -> int:
         options = LoadOptions(tokens, kv_type)
@@ -108,6 +115,6 @@ class Picker(ListSheet):
         """Return the models whose line has all these words."""
         self._words = words
         width = max((len(each.name) for each in self._pairs), default=0)
-        lines = [(e.name, e.line(width, loaded=e.name == self._loaded)) for e in self._pairs]
+        lines = [(e.name, line(e, width, loaded=e.name == self._loaded)) for e in self._pairs]
         rows = [SheetRow(name, line) for name, line in lines] or [_NONE]
         return [row for row in rows if all(e in row.text.lower() for e in words.lower().split())]

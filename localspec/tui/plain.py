@@ -23,11 +23,10 @@ from localspec.session.conversation import StoredMessage, content_of
 from localspec.session.microphone import BLOCK_S, Microphone, enter_pressed
 from localspec.session.preferences import Preferences
 from localspec.tui import commands
-from localspec.tui.actions import edited, when_full, when_nearly_full
+from localspec.tui.actions import LONG_TEXT, edited, when_full, when_nearly_full
 from localspec.tui.commands import COMMANDS, QUOTES, goes_on, unquoted
 from localspec.tui.lens import legend, marked
 from localspec.tui.message_text import call_line, message_text
-from localspec.tui.race import LANES
 from localspec.tui.session import Happened, Session
 from localspec.tui.stats import stats_lines
 
@@ -125,7 +124,7 @@ class Lines:
 
     async def show_loading(self) -> None:
         """Wait until the models are loaded, and report that; what goes wrong is reported by itself."""
-        await self.session.loaded()
+        await self.session.loads.wait()
         models = self.session.models
         if models.ready is not None:
             self.report(f"loaded: {models.line}")
@@ -175,12 +174,14 @@ class Lines:
 
     def choose_model(self) -> None:
         """List the pairs."""
-        from localspec.launch.rows import measured_choices  # noqa: PLC0415 - not at the start
+        # Not at the start.
+        from localspec.plan.model_list import measured_choices  # noqa: PLC0415
+        from localspec.session.model_lines import line  # noqa: PLC0415
 
         rows, loaded = measured_choices(), self.session.models.name
         width = max(len(each.name) for each in rows)
         for each in rows:
-            self._note(each.line(width, loaded=each.name == loaded))
+            self._note(line(each, width, loaded=each.name == loaded))
         self.report("/model NAME loads one now, /set model NAME makes it your default")
 
     def choose_theme(self, name: str) -> None:  # noqa: ARG002 - there is no other
@@ -197,7 +198,7 @@ class Lines:
 
     def show_settings(self) -> None:
         """List the settings."""
-        for line in self.session.setting_lines():
+        for line in self.session.settings.lines():
             self.report(line)
 
     def show_stats(self) -> None:
@@ -214,16 +215,6 @@ class Lines:
         happened = self.session.exchange.happened if self.session.exchange else []
         self._write(marked(happened) + "\n")
         self._note("\n".join(legend(happened)))
-
-    async def show_race(self, text: str) -> None:
-        """Hold a race, and write both answers when it is over."""
-        await self.session.loaded()
-        race = self.session.start_race(text)
-        self.report(race.verdict())
-        await race.run()
-        for name, lane in zip(LANES, race.lanes, strict=False):
-            self._write(f"[{name}]\n{lane.thoughts}{lane.answer}\n\n")
-        self.report(race.verdict())
 
     def show_help(self) -> None:
         """List the commands."""
@@ -256,7 +247,9 @@ class Lines:
         work = self.session.work
         match event:
             case Text(text) if self._thoughts or not event.thinking:
-                self._write(text, is_prose=self.session.settings.options.answer_grammar is None)
+                self._write(
+                    text, is_prose=self.session.settings.current.options.answer_grammar is None
+                )
             case Finished():
                 calls = event.message.calls
                 self._write("\n" * bool(calls and event.reply.text))
@@ -280,7 +273,11 @@ class Lines:
     def _report_failure(self, failure: LocalspecError) -> None:
         """Report why there is no answer, unless it was reported when it happened."""
         if isinstance(failure, ContextOverflow):
-            self.report(f"{failure}; /compact summarises earlier turns, /compact drop drops them")
+            exchange = self.session.exchange
+            too_long = exchange is not None and exchange.is_too_long
+            advice = "/compact summarises earlier turns, /compact drop drops them"
+            grow = ", /set ctx N loads the model with more" if failure.can_grow else ""
+            self.report(f"{failure}; {LONG_TEXT if too_long else advice}{grow}")
         elif not self.session.is_reported(failure):
             self.report(str(failure))
 
@@ -328,7 +325,9 @@ class Lines:
             else:
                 question = unquoted(text)
                 if with_mentions(question, self.session.folder) != question:
-                    await self.session.loaded()  # a path is a mention where the model takes such
+                    await (
+                        self.session.loads.wait()
+                    )  # a path is a mention where the model takes such
                 for note in self.session.ask(question):
                     self.report(note)
                 # A line may hold the name of a file that nobody meant.
@@ -361,9 +360,9 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
         runner.run(front.start())
         front.report_news()
         if greets:
-            models = session.models
-            name = models.next_name or f"the model of {models.usual.server}"
-            front.report(f"chatting with {name}; /help lists the commands, Ctrl-D quits")
+            front.report(
+                f"chatting with {session.models.title}; /help lists the commands, Ctrl-D quits"
+            )
         for text in _texts(typed):
             try:
                 runner.run(front.attempt(text))

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from rich.console import Group
@@ -21,8 +21,7 @@ from localspec.session.conversation import StoredMessage
 from localspec.session.microphone import Microphone
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
-from localspec.tui.actions import edited, when_full, when_nearly_full
-from localspec.tui.clipboard import fill_clipboard
+from localspec.tui.actions import LONG_TEXT, edited, when_full, when_nearly_full
 from localspec.tui.colours import DARK, LIGHT, THEMES, tinted
 from localspec.tui.commands import BY_NAME, COMMANDS, run
 from localspec.tui.history_sheet import HistorySheet
@@ -36,7 +35,6 @@ from localspec.tui.sheets import (
     LineSheet,
     ListenSheet,
     ListSheet,
-    RaceSheet,
     SheetRow,
     TextSheet,
 )
@@ -220,6 +218,8 @@ class Screens(App[None]):
 
     def copy(self, text: str) -> None:
         """Copy a text, by a program of this machine and by way of the terminal (OSC 52)."""
+        from localspec.tui.clipboard import fill_clipboard  # noqa: PLC0415 - not at the start
+
         self.copy_to_clipboard(text)
         count = f"{len(text)} characters"
         here = fill_clipboard(text)
@@ -240,7 +240,9 @@ class Screens(App[None]):
     def take_back_waiting(self) -> None:
         """Put the questions that wait back into the composer: what they followed came to no good end."""
         if waiting := self.session.waiting:
-            pasted = [name for each in waiting for name in self.session.pasted.get(each, ())]
+            pasted = [
+                name for each in waiting for name in self.session.questions.pasted.get(each, ())
+            ]
             self.write("\n\n".join(waiting), pasted)
             waiting.clear()
 
@@ -275,6 +277,18 @@ class Screens(App[None]):
                 await self.attempt(taken())
 
         self.push_screen(ListenSheet(microphone), ended)
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Give the terminal away meanwhile, and take it back though something is raised, which Textual's own does not."""
+        raised = None
+        with super().suspend():
+            try:
+                yield
+            except Exception as error:
+                raised = error
+        if raised is not None:
+            raise raised
 
     async def open_editor(self) -> None:
         """Give the terminal to an editor, and take what was written into the composer."""
@@ -359,10 +373,10 @@ class Screens(App[None]):
 
         def chosen(name: str | None) -> None:
             if name:
-                line = LineSheet(name, self.session.setting(name), ABOUT[name])
+                line = LineSheet(name, self.session.settings.text_of(name), ABOUT[name])
                 self.push_screen(line, lambda text: change(name, text))
 
-        values = [f"{name:<18} {self.session.setting(name):<9}" for name in SETTINGS]
+        values = [f"{name:<18} {self.session.settings.text_of(name):<9}" for name in SETTINGS]
         rows = [
             SheetRow(name, f"{value}  {ABOUT[name]}")
             for name, value in zip(SETTINGS, values, strict=True)
@@ -388,12 +402,6 @@ class Screens(App[None]):
                 for mark, count in counts(happened).items()
             )
             self.push_screen(TextSheet("Token lens", text, legend))
-
-    async def show_race(self, text: str) -> None:
-        """Start a race, and show it."""
-        race = self.session.start_race(text)
-        self.run_worker(race.run())
-        self.push_screen(RaceSheet(race))
 
     def show_help(self) -> None:
         """List commands and keys."""
@@ -424,9 +432,9 @@ class Screens(App[None]):
         from localspec.tui.picker import larger_context  # noqa: PLC0415 - numpy comes with it
 
         ready, load = self.session.models.ready, self.session.models.usual.load
-        larger = None
-        if ready is not None and self.session.models.usual.server is None:
-            larger = larger_context(ready.target, ready.n_ctx, load.kv_type)
+        larger, prompt = None, failure.sizes[0] if failure.sizes else 0
+        if ready is not None and self.session.engine.can.resize:
+            larger = larger_context(ready.target, ready.n_ctx, load.kv_type, prompt)
 
         async def chosen(name: str | None) -> None:
             if name == CONTEXT and larger is not None:
@@ -438,10 +446,14 @@ class Screens(App[None]):
             elif name:
                 await self.run_command(name)
             else:
-                self.report(str(failure))
+                larger_too = "" if larger is None else f", or /set ctx {larger.n_ctx}"
+                self.report(f"{failure}{larger_too}")
 
-        talk = self.session.talk
-        alone = not talk.answered() or talk.drop_oldest  # what was to be dropped is left out
+        talk, exchange = self.session.talk, self.session.exchange
+        assert exchange is not None  # noqa: S101 - it failed
+        answered = any(each.message.role == "assistant" for each in talk.messages)
+        # What was to be dropped is left out.
+        alone = exchange.is_too_long or not answered or talk.drop_oldest
         rows = [each for each in _CONTEXT_IS_FULL if not alone or each.key == "edit"]
         if larger is not None:
             more = f"+ {size_text(larger.more_bytes)} of memory"
@@ -450,6 +462,7 @@ class Screens(App[None]):
         if alone:
             title = "This question is too long"
             if failure.sizes is not None:
-                title += ": {:,} of {:,} tokens".format(*failure.sizes)
-            note = "a long text is better attached as a file in parts, or indexed: `localspec index add`, then /docs"
+                tokens = exchange.alone_tokens or failure.sizes[0]
+                title += f": {tokens:,} of {failure.sizes[1]:,} tokens"
+            note = LONG_TEXT
         self.push_screen(ListSheet(title, rows, note=note), chosen)

@@ -5,48 +5,34 @@ import time
 from collections.abc import (
     AsyncGenerator,
     Callable,
-    Collection,
     Coroutine,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from localspec.chat.events import Event, Finished, Started, Text
 from localspec.chat.request import Request
 from localspec.decoding.gain import Gain
-from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.protocol import EngineDied, Notice
-from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.media import why_not_taken
-from localspec.messages import MediaPart, Message
+from localspec.engine.remote_engine import RemoteEngine
+from localspec.errors import ContextOverflow, EngineGone, LocalspecError, UsageError
+from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.session.attachments import (
-    attached,
-    mentioned,
-    mentions,
-    pasted_notes,
-    question_with,
-    unmatched,
-    with_mentions,
-)
 from localspec.session.compaction import NEARLY_FULL, is_request, options_for
 from localspec.session.conversation import (
-    ReplyRecorder,
     SavedConversation,
     StoredMessage,
     Unsaved,
 )
 from localspec.session.documents import Docs
-from localspec.tui.exchange import Exchange
-from localspec.tui.models import Models
-from localspec.tui.race import Race
-from localspec.tui.settings import AUTO, CONTEXT, DRAFT, SETTINGS, SYSTEM, ChatSettings
+from localspec.tui.exchange import Exchange, ReplySaver
+from localspec.tui.models import LoadQueue, Models
+from localspec.tui.questions import Questions
+from localspec.tui.settings import AUTO, ChatSettings, ConversationSettings
 from localspec.tui.tray import Tray
 
 if TYPE_CHECKING:
@@ -86,13 +72,12 @@ class Session:
         note: prints how models were set up.
         models: what is loaded, and being loaded.
         tray: the pictures and sounds that are no files.
+        loads: has something else loaded.
+        questions: makes messages of what the user types.
         settings: how to answer.
-        usual: how to answer in a new conversation.
         exchange: the last request for an answer, running or done; None before the first.
         gains: what drafting gained in each answer by the model that is loaded, as far as that was measured.
-        race: the last race.
         waiting: questions to send as soon as nothing is under way, in order.
-        pasted: mentions of files that came with a paste and are text, by the question that they stand in.
     """
 
     def __init__(
@@ -111,19 +96,21 @@ class Session:
         engine.watch = self._watch
         self.notify: Callable[[str, Callable[[], object] | None], None] = lambda *_: None
         self.note: Callable[[str], None] = lambda _text: None
-        self.models = Models(engine, load, self._restore_state)
-        self.settings = self.usual = ChatSettings(options)
+        self.models = Models(engine, load, self.count)
+        self.loads = LoadQueue(engine, self.models, self._spawn, self._suit)
+        self.settings = ConversationSettings(options, engine, self.models, talk, self._resize)
         self.tray = Tray(engine, folder, lambda: talk.media_names)
         self.work, self.docs = work, docs or Docs()
+        self.questions = Questions(
+            *(engine, self.models, talk, self.tray, lambda: self.docs, folder),
+            lambda text: self.note(text),  # noqa: PLW0108 - which is another one later
+        )
+        self._saver = ReplySaver(talk)
         self.exchange: Exchange | None = None
         self.gains: list[Gain] = []
-        self.race: Race | None = None
         self.waiting: list[str] = []
-        self.pasted: dict[str, frozenset[str]] = {}
         self._gate, self._own = gate, own
-        self._recorder: ReplyRecorder | None = None
         self._answers = False
-        self._answered: int | None = None
         self._counted = 0
         self._resumed = ""
         self._resumed_ctx: int | None = None
@@ -133,7 +120,6 @@ class Session:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks = set[asyncio.Task[None]]()
         self._fault: BaseException | None = None
-        self._loads: list[asyncio.Task[None]] = []
         self._died_s = -_REVIVED_AGAIN_S
 
     # What there is.
@@ -145,12 +131,8 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer, its calls, or a race is under way."""
-        return self.growing or self._answers or self._races
-
-    @property
-    def _races(self) -> bool:
-        return self.race is not None and not self.race.done
+        """Whether an answer or its calls are under way."""
+        return self.growing or self._answers
 
     @property
     def stopped(self) -> bool:
@@ -192,7 +174,7 @@ class Session:
         if line := self.talk.history.taken_in_line:
             self.talk.history.taken_in = 0
             yield line
-        before, self._trouble = self._trouble, self.talk.history.trouble
+        before, self._trouble = self._trouble, self.talk.history.lasting_trouble
         if self._trouble != before:
             yield self._trouble or _SAVED_AGAIN
 
@@ -204,41 +186,26 @@ class Session:
         self.engine.follow(self._loop)
         self._spawn(self._save_regularly())
         if self._resumed:
-            self._load_again(self._resumed, self._resumed_ctx)
+            self.loads.load_again(self._resumed, self._resumed_ctx)
         else:
-            self._load(self.models.named(""))
+            self.loads.load(self.models.named(""))
 
     def load(self, name: str) -> None:
         """Load a pair, or else a target, in place of what is loaded."""
         self.require_rest()
-        self._load(self.models.named(name))
-
-    async def loaded(self) -> None:
-        """Wait until what was requested is loaded, or cannot be."""
-        while self._loads:
-            await asyncio.wait(self._loads)
-
-    async def restart(self) -> None:
-        """Start the engine again, with what was loaded last."""
-        for each in self._loads:
-            each.cancel()
-        self.models.wanted.clear()
-        self._load(self.models.loaded or self.models.named(""), restarts=True)
+        self.loads.load(self.models.named(name))
 
     def close(self) -> Unsaved | None:
-        """Save what the models have evaluated, and end the engine; return what could not be saved of what was said."""
-        self.save_state()
+        """End the engine; return what could not be saved of what was said."""
         if self.work is not None:
             self.work.close()
-        self._break_off()
+        self._saver.cut()
         self.engine.close()
         return self.talk.history.close()
 
     def stop(self) -> bool:
         """Stop what runs; return whether there was something. What is there already is kept."""
-        if self.race is not None and self._races:
-            self.race.stop()
-        elif self.work is not None and self.work.stop():
+        if self.work is not None and self.work.stop():
             pass
         elif self.exchange is not None and self.exchange.number is not None and self.growing:
             self.engine.cancel(self.exchange.number)
@@ -264,51 +231,12 @@ class Session:
         """Save what came in though nothing more comes, and what the disk had no room for."""
         while True:
             await asyncio.sleep(_TICK_S)
-            if self._recorder is not None:
-                self._recorder.tick()
+            self._saver.tick()
             self.talk.history.retry()
             if self.tray.uncounted and self.models.ready is not None:
                 self._spawn(self.tray.count())
 
-    def _load(
-        self,
-        wanted: LaunchOptions,
-        other: LaunchOptions | None = None,
-        *,
-        fetch: bool = True,
-        restarts: bool = False,
-        resized: bool = False,
-    ) -> None:
-        """Load behind what is being loaded; see `Models.load`, and where it `restarts` in a new process."""
-
-        async def load(before: list[asyncio.Task[None]]) -> None:
-            try:
-                if before:
-                    await asyncio.wait(before)
-                if restarts:
-                    await self.engine.end(0)
-                await self.models.load(wanted, other, fetch=fetch)
-            finally:
-                if task in self._loads:
-                    self._loads.remove(task)
-                    self.models.wanted.pop(0)
-            self._suit(resized=resized)
-
-        self.models.wanted.append(wanted)
-        before = [] if restarts else [*self._loads]
-        if restarts:
-            self._loads.clear()
-        task = self._spawn(load(before))
-        self._loads.append(task)
-
-    def _load_again(self, name: str, n_ctx: int | None, *, fetch: bool = True) -> None:
-        """Load the models of a conversation; if that fails and nothing is loaded, the usual ones."""
-        other = self.models.named("")
-        if n_ctx is not None:
-            self.models.sized(n_ctx)
-        self._load(self.models.named(name), other, fetch=fetch)
-
-    def _suit(self, *, resized: bool) -> None:
+    def _suit(self, resized: bool) -> None:
         """Answer as suits what is loaded now, and report how that went."""
         models = self.models
         ready = models.ready
@@ -320,16 +248,21 @@ class Session:
         self.gains.clear()
         self.tray.recount()
         if self._own is not None:
-            self.suit(ChatSettings(self._own(models.name)))
+            self.settings.suit(ChatSettings(self._own(models.name)))
         if models.replaced:
             self.notify("; ".join([models.replaced, *ready.notes]), None)
             return
-        self._set_pair()
         if ready.notes:
             self.note("; ".join(ready.notes))
         if resized:
-            self.settings = replace(self.settings, n_ctx=models.usual.load.n_ctx)
-            self._save_settings()
+            n_ctx = models.usual.load.n_ctx
+            self.settings.current = replace(self.settings.current, n_ctx=n_ctx)
+            self.settings.save()
+
+    def _resize(self, n_ctx: int | None) -> None:
+        self.require_rest()
+        before = self.models.loaded or self.models.named("")
+        self.loads.load(self.models.sized(n_ctx), before, resized=True)
 
     def _watch(self, notice: Notice) -> None:
         """Take note of how far a load is; start an engine again that died, unless it did so a moment ago."""
@@ -343,7 +276,7 @@ class Session:
         then = "restarting it" if revives else _DEAD
         self.notify(f"{notice.reason}; {then}", lambda: self.models.ready is None)
         if loaded is not None and revives:
-            self._load(loaded)
+            self.loads.load(loaded)
 
     # Answers.
 
@@ -356,33 +289,10 @@ class Session:
         """
         self._begin_question()
         news = [_ELSEWHERE] if self.talk.is_open_elsewhere else []
-        is_usual = self.settings == self.usual and not self.settings.given
-        chosen = "" if is_usual else self.settings.as_json()
-        pasted = self.pasted.get(text, frozenset())
-        text = self._with_mentions(text)
-        question = self._with_files(text, self.talk.answered(), pasted)
-        self._require_senses(self.talk.turns_with(question))
-        self._request(self.talk.say(question, chosen))
-        return news + self._unmatched(text, pasted)
-
-    def _with_mentions(self, text: str) -> str:
-        """Return a question in which paths of pictures and sounds are mentions, where the model takes such."""
-        ready = self.models.ready
-        takes = ready is not None and (ready.sees or ready.hears) and "\n" not in text
-        return with_mentions(text, self.folder) if takes else text
-
-    def _unmatched(
-        self, text: str, pasted: Collection[str], own: Sequence[MediaPart] = ()
-    ) -> list[str]:
-        held = self.tray.held | {each.name: each for each in own}
-        names = unmatched(self._index_and_question(text, pasted)[1], self.folder, held)
-        notes = [f"no file matches {name}: sent as text" for name in names]
-        return notes + pasted_notes(pasted, self.folder)
-
-    def _index_and_question(self, text: str, pasted: Collection[str]) -> tuple[Docs, str]:
-        """Return what a question is answered from, and the question; a pasted name of an index is text."""
-        named = next(mentions(text), None)
-        return (self.docs, text) if named in pasted else self.docs.parse_mention(text)
+        changed = self.settings.changed
+        question, unmatched = self.questions.new(text)
+        self._request(self.talk.say(question, changed))
+        return news + unmatched
 
     def ask_instead(self, number: int, text: str, *, keeps: bool = False) -> list[str]:
         """Send something else in place of the `number`-th question, in a branch; return what `ask` does.
@@ -391,59 +301,15 @@ class Session:
         mentioned and the text does not. Those of which the file is missing do not go with it.
         """
         self._begin_question()
-        pasted = self.pasted.get(text, frozenset())
-        text, before = self._with_mentions(text), self.talk.before(number)
-        own, staying = self._media_of(number, keeps=keeps)
-        question = self._with_files(text, before, pasted, own, staying)
-        self._require_senses([*before, question])
+        question, unmatched = self.questions.instead(number, text, keeps=keeps)
         self._request(self.talk.say_instead(number, question))
-        return self._unmatched(text, pasted, [*own.values()])
-
-    def attached_media(
-        self, text: str, number: int | None = None, pasted: Collection[str] = ()
-    ) -> list[MediaPart]:
-        """Return the pictures and sounds that would go with a text, in place of the `number`-th question or as a new one."""
-        own, staying = self._media_of(number)
-        others = self.tray.mentioned(self._with_mentions(text), own, pasted)
-        return [*dict.fromkeys([*staying, *others])]
-
-    def _media_of(
-        self, number: int | None, *, keeps: bool = False
-    ) -> tuple[dict[str, MediaPart], list[MediaPart]]:
-        """Return the pictures and sounds of a question by name, and those that stay if its text changes."""
-        if number is None:
-            return {}, []
-        message = self.talk.question(number).message
-        own = {each.name: each for each in message.media if each.data}
-        named = [] if keeps else mentioned(message.typed, own)
-        return own, [each for each in message.media if each.data and each not in named]
-
-    def _require_senses(self, turns: Sequence[Message]) -> None:
-        self.require_senses({part.kind for each in turns for part in each.media})
-
-    def require_senses(self, kinds: Collection[Literal["image", "audio"]]) -> None:
-        """Raise UsageError if the model that is loaded does not take such pictures or sounds; a server knows that itself."""
-        ready = self.models.ready
-        if ready is None or not kinds or self.models.usual.server is not None:
-            return
-        from localspec.models.mmproj import model_that_takes  # noqa: PLC0415 - few have pictures
-
-        for kind in sorted(kinds):
-            other = model_that_takes(kind)
-            if other == ready.target:  # its encoders are not here, or not wanted
-                without = self.models.usual.reads_text_only
-                other += " without --mmproj off" if without else f" after `localspec pull {other}`"
-            why_not = why_not_taken(
-                kind, ready.target, sees=ready.sees, hears=ready.hears, other=other
-            )
-            if why_not is not None:
-                raise UsageError(why_not)
+        return unmatched
 
     def regenerate(self, seed: int | None = None) -> None:
         """Answer the last question again, in a branch."""
         self._begin_question()
         question = self.talk.question().id
-        self._require_senses(self.talk.turns(question))
+        self.questions.require_taken(self.talk.turns(question))
         self._request(question, seed)
 
     def go_on(self) -> None:
@@ -475,23 +341,6 @@ class Session:
         if question is not None:
             self.waiting.insert(0, self.tray.take_back(question, media))
         self._request(self.talk.messages[-1].id)
-
-    def start_race(self, text: str = "") -> Race:
-        """Answer with and without drafting; without a text, the last question of the conversation.
-
-        A text is answered behind the conversation, of which nothing is evaluated again then, now or later.
-        """
-        self.require_rest()
-        self.require_local("a race needs drafting that can be switched off")
-        if self.models.loading or self.models.ready is None:
-            raise UsageError(f"the model is not ready ({self.models.line})")
-        if text:
-            before = self.talk.answered()
-            turns = (*before, self._with_files(text, before))
-        else:
-            turns = self.talk.turns(self.talk.question().id)
-        self.race = Race(self.engine, self._request_of(turns, self.settings.options))
-        return self.race
 
     async def answer(self) -> AsyncGenerator[Happened]:
         """Answer the question: yield what happens, saved as it comes, and so of its calls and of the answers to those.
@@ -527,8 +376,39 @@ class Session:
                 if exchange.started is None and (self.models.loading or others):
                     continue
                 lost = isinstance(error, EngineGone) and self.models.trouble
+                if isinstance(error, ContextOverflow) and error.sizes is not None:
+                    exchange.alone_tokens = await self._count_alone(exchange.request)
                 exchange.failure = lost or error
-                self._break_off()
+                self._saver.cut()
+
+    def _save(self, event: Event, exchange: Exchange) -> None:
+        """Save what came of an answer; its calls are carried out."""
+        ready = self.models.ready
+        target = "" if ready is None else ready.target
+        match event:
+            case Started():
+                if self.engine.can.local_files:  # else its models are loaded by nobody here
+                    self.talk.set_pair(self.models.name)
+                exchange.model = self.models.name
+            case Text():
+                self._saver.feed(event, exchange, target)
+            case Finished():
+                self._saver.finish(event, exchange, target)
+                self._finish(event, exchange)
+            case _:
+                pass
+
+    def _finish(self, done: Finished, exchange: Exchange) -> None:
+        again = done.reply.only_thoughts
+        if done.reply.note and (again or done.reply.note not in self._noted):
+            self._noted.add(done.reply.note)
+            self.note(done.reply.note)
+        if done.reply.gain is not None:
+            self.gains.append(done.reply.gain)
+        if self.work is not None and done.message.calls and not exchange.cancelled:
+            self.work.start(done.message.calls)
+        if self.talk.ends_with_summary:
+            self.count()
 
     async def _carry_out(self) -> AsyncGenerator[Happened]:
         """Yield the calls of an answer that need approval, and their results; then request the next answer."""
@@ -547,26 +427,14 @@ class Session:
         if not work.stopped:
             self._request(self.talk.messages[-1].id)
 
-    def _break_off(self) -> None:
-        """Keep what there is of an answer that will not end by itself."""
-        if self._recorder is not None:
-            self._recorder.cut()
-            self.talk.show_branch(self._recorder.message)
-            self._recorder = None
-
     def require_rest(self) -> None:
         """Raise StillAnswering while an answer is under way."""
         if self.busy:
             raise StillAnswering("still answering: Esc stops")
 
-    def require_local(self, why: str) -> None:
-        """Raise UsageError where a server answers, and no model of this machine."""
-        if self.models.usual.server is not None:
-            raise UsageError(f"{why}, and the server {self.models.usual.server} answers")
-
     def is_reported(self, failure: LocalspecError) -> bool:
         """Return whether the user knows of a failure: the engine's own end is reported as it happens, and a server's is not."""
-        gone = isinstance(failure, EngineGone) and self.models.usual.server is None
+        gone = isinstance(failure, EngineGone) and self.engine.can.local_files
         return gone or failure is self.models.trouble
 
     def _require_engine(self) -> None:
@@ -579,43 +447,29 @@ class Session:
         if self.work is not None:
             self.work.begin()
 
-    def _with_files(
-        self,
-        text: str,
-        before: Sequence[Message],
-        pasted: Collection[str] = (),
-        own: Mapping[str, MediaPart] = MappingProxyType({}),
-        staying: Sequence[MediaPart] = (),
-    ) -> Message:
-        docs, question = self._index_and_question(text, pasted)
-        files = attached(question, self.folder, {**self.tray.held, **own}, pasted)
-        passages = docs.documents(question, before)
-        if missed := docs.missed_line(passages):
-            self.note(missed)
-        return question_with(text, [*staying, *files, *passages])
-
     def _request(self, parent: int, seed: int | None = None) -> None:
         """Request an answer to the message `parent`, or more of it if it is an answer."""
-        turns, options = self.talk.turns(parent), self.settings.options
+        turns, settings = self.talk.turns(parent), self.settings.current
+        options = settings.options
         if seed is not None:
             options = replace(options, seed=seed)
         work, ready = self.work, self.models.ready
         last = self._message(parent)
         if is_request(last):
-            n_ctx, local = 0 if ready is None else ready.n_ctx, self.models.usual.server is None
-            work, options = None, options_for(options, n_ctx, stop_loops=local)
+            n_ctx, stops = 0 if ready is None else ready.n_ctx, self.engine.can.stop_loops
+            work, options = None, options_for(options, n_ctx, stop_loops=stops)
         request = self._request_of(
             turns,
             options,
             drop_oldest=self.talk.drop_oldest,
-            draft=None if self._draft == AUTO else self._draft,
-            given=self.settings.given,
+            draft=None if self.settings.draft == AUTO else self.settings.draft,
+            given=settings.given,
             conversation=self.talk.number,
             **({} if work is None else {"tools": work.tools, "call_policy": work.policy}),
         )
         continued = last if last.message.role == "assistant" else None
         self.exchange = Exchange(request, parent, continued)
-        self._recorder = self._answered = None
+        self._saver.reset()
 
     def _request_of(self, turns: Sequence[Message], options: ReplyOptions, **more: Any) -> Request:
         return Request(0, tuple(turns), options, gate=self._gate, **more)
@@ -623,61 +477,13 @@ class Session:
     def _message(self, number: int) -> StoredMessage:
         return next(each for each in self.talk.messages if each.id == number)
 
-    def _save(self, event: Event, exchange: Exchange) -> None:
-        """Save what came of an answer; one without a token leaves nothing behind. Its calls are carried out."""
-        match event:
-            case Started():
-                self._set_pair()
-                exchange.model = self.models.name
-            case Text():
-                self._begun(exchange).feed(event.text, thinking=event.thinking)
-            case Finished():
-                self._finish(event, exchange)
-            case _:
-                pass
-
-    def _set_pair(self) -> None:
-        if self.models.usual.server is None:  # whose models are loaded by nobody here
-            self.talk.set_pair(self.models.name)
-
-    def _begun(self, exchange: Exchange) -> ReplyRecorder:
-        """Return what saves the answer, begun with its first text."""
-        if self._recorder is None:
-            history, ready = self.talk.history, self.models.ready
-            assert self.talk.conversation is not None  # noqa: S101 - it holds the question
-            if exchange.continued is not None:
-                self._recorder = history.resume_reply(exchange.continued.id)
-            else:
-                model = "" if ready is None else ready.target
-                self._recorder = history.begin_reply(self.talk.conversation, exchange.parent, model)
-            self._answered = self._recorder.message
-        return self._recorder
-
-    def _finish(self, done: Finished, exchange: Exchange) -> None:
-        turn = done.message
-        if turn.text or turn.thinking or turn.calls or self._recorder is not None:
-            recorder = self._begun(exchange)
-            self.talk.finish_reply(recorder, done.reply, turn, done.dropped_turns, done.no_drafting)
-            self._recorder = None
-        again = done.reply.only_thoughts
-        if done.reply.note and (again or done.reply.note not in self._noted):
-            self._noted.add(done.reply.note)
-            self.note(done.reply.note)
-        if done.reply.gain is not None:
-            self.gains.append(done.reply.gain)
-        if self.work is not None and turn.calls and not exchange.cancelled:
-            self.work.start(turn.calls)
-        if self.talk.ends_with_summary:
-            self.count()
-
     # Conversations.
 
     def new(self) -> None:
         """Begin another conversation."""
         self.require_rest()
-        self.save_state()
         self.forget()
-        self.settings = self.usual
+        self.settings.current = self.settings.usual
 
     def resume(self, conversation: int, *, own_models: bool = True, own_ctx: bool = True) -> None:
         """Take up a conversation of the history before the engine is started.
@@ -689,30 +495,29 @@ class Session:
         """
         self._take_up(conversation)
         self._resumed = self.talk.pair if own_models else ""
-        self._resumed_ctx = self.settings.n_ctx if own_ctx else None
+        self._resumed_ctx = self.settings.current.n_ctx if own_ctx else None
 
     def open(self, conversation: int) -> None:
         """Take up a conversation of the history, with its settings and its models."""
         self.require_rest()
-        self.save_state()
         self._take_up(conversation)
-        n_ctx, name = self.settings.n_ctx, self.talk.pair or self.models.next_name
+        n_ctx, name = self.settings.current.n_ctx, self.talk.pair or self.models.next_name
         other_size = n_ctx is not None and n_ctx != self.models.usual.load.n_ctx
-        remote = self.models.usual.server is not None
-        if name and not remote and (name != self.models.next_name or other_size):
-            self._load_again(name, n_ctx, fetch=False)
+        differs = name != self.models.next_name or other_size
+        if name and self.engine.can.local_files and differs:
+            self.loads.load_again(name, n_ctx, fetch=False)
         else:
-            self._restore_state()
+            self.count()
 
     def _take_up(self, conversation: int) -> None:
         self.forget()
         self.talk.open(conversation)
         stored = self.talk.history.conversation(conversation)
-        self.settings = self.settings.from_json(stored.settings)
+        self.settings.current = self.settings.current.from_json(stored.settings)
 
-    def delete(self, conversation: int) -> None:
+    async def delete(self, conversation: int) -> None:
         """Delete a conversation of the history, in all its branches."""
-        self.talk.history.delete(conversation)
+        await asyncio.to_thread(self.talk.history.delete, conversation)
         if conversation == self.talk.conversation:
             self.forget()
 
@@ -749,89 +554,19 @@ class Session:
         self._counted, self._advised = 0, False
 
     def _forget_answers(self) -> None:
-        self.exchange = self.race = self._recorder = None
+        self.exchange = None
+        self._saver.reset()
         self.talk.drop_oldest = False
         self.waiting.clear()
         if self.work is not None:
             self.work.forget()
-
-    # Settings.
-
-    def set(self, name: str, value: str) -> None:
-        """Change how answers are made, in this conversation.
-
-        Raises:
-            UsageError: no such setting, or a value that it cannot take.
-        """
-        if name == SYSTEM:
-            self.talk.set_system(None if value in {"", "-"} else value)
-            return
-        if name == CONTEXT:
-            self._resize(value)
-            return
-        settings = self.settings.changed(name, value)
-        if name == DRAFT and (settings.draft != AUTO or self.models.usual.server is None):
-            self._require_drafter(settings.draft)
-        self.settings = settings
-        self._save_settings()
-
-    def setting(self, name: str) -> str:
-        """Return how answers are made, as it is typed."""
-        if name == DRAFT and self._draft == AUTO:
-            return self.models.usual.draft
-        if name == CONTEXT:
-            n_ctx, ready = self.models.usual.load.n_ctx, self.models.ready
-            return str(n_ctx or (ready is not None and ready.n_ctx) or "off")
-        return self.talk.system or "-" if name == SYSTEM else self.settings.text_of(name)
-
-    def setting_lines(self) -> list[str]:
-        """Return how answers are made, a line for each of `SETTINGS`."""
-        width = max(map(len, SETTINGS))
-        return [f"{name:<{width}}  {self.setting(name)}" for name in SETTINGS]
-
-    def suit(self, usual: ChatSettings) -> None:
-        """Answer as suits another model from now on, unless the user changed a setting of this conversation."""
-        if replace(self.settings, n_ctx=None) == self.usual:
-            given, n_ctx = self.settings.given, self.settings.n_ctx
-            self.settings = replace(usual, n_ctx=n_ctx, given=given)
-        self.usual = usual
-
-    @property
-    def _draft(self) -> str:
-        """How is drafted in this conversation; a server knows that itself."""
-        return self.settings.draft if self.models.usual.server is None else AUTO
-
-    def _require_drafter(self, mode: str) -> None:
-        """Raise UsageError if nothing may draft, or a mode needs a draft model and none is loaded."""
-        from localspec.decoding.drafters.register import uses_draft_model  # noqa: PLC0415 - not at the start
-
-        self.require_local("drafting is set here")
-        ready = self.models.ready
-        if mode != "off" and self.models.usual.draft == "off":
-            raise UsageError("the models were loaded with --draft off: leave that out to draft")
-        if uses_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
-            raise UsageError(
-                "no draft model is loaded: start the chat with --draft model, or leave draft at auto"
-            )
-
-    def _save_settings(self) -> None:
-        if self.talk.conversation is not None:
-            self.talk.history.update(self.talk.conversation, settings=self.settings.as_json())
-
-    def _resize(self, value: str) -> None:
-        self.require_rest()
-        if value not in {"", "-", "off"} and not value.isdecimal():
-            raise UsageError(f"ctx is {value[:40]!r}: it takes a number of tokens, or off")
-        before = self.models.loaded or self.models.named("")
-        wanted = self.models.sized(int(value) if value.isdecimal() else None)
-        self._load(wanted, before, resized=True)
 
     # The context.
 
     @property
     def context_tokens(self) -> int:
         """How many tokens of the context are in use, as far as is known."""
-        latest, answer = self.latest, self._answered
+        latest, answer = self.latest, self._saver.message
         if latest is None or latest.failure is not None:
             return self._counted
         if self.busy:
@@ -852,23 +587,6 @@ class Session:
             return ""
         return f"the context is {share:.0%} full: /compact has the model summarise it"
 
-    def save_state(self) -> None:
-        """Have the engine save what it evaluated for this conversation, unless it is still at it."""
-        directory, models = self.talk.state_directory, self.models
-        ready = models.ready is not None and not models.loading and not self.busy
-        if directory is not None and self.talk.messages and ready:
-            self.engine.save_state(str(directory))
-
-    def _restore_state(self) -> None:
-        """Have the engine put back what it evaluated for this conversation, if it fits.
-
-        It waits its turn, behind a load and before the next request.
-        """
-        directory = self.talk.state_directory
-        if directory is not None and directory.is_dir():
-            self.engine.restore_state(str(directory))
-        self.count()
-
     def count(self) -> None:
         """Count the tokens of the branch that is shown, beside what else is done."""
         if not self.talk.messages:
@@ -878,6 +596,15 @@ class Session:
             with suppress(UsageError):  # a picture is missing, which the next question says
                 self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
 
+    async def _count_alone(self, request: Request) -> int:
+        """Return the tokens of a request without what was said before its question; 0 where that cannot be counted."""
+        turns = request.messages
+        asked = max((at for at, each in enumerate(turns) if each.role == "user"), default=0)
+        alone = [*(each for each in turns[:1] if each.role == "system"), *turns[asked:]]
+        with suppress(LocalspecError):
+            return await self.engine.count(alone, request.tools, request.options)
+        return 0
+
     async def _count(self, turns: Sequence[Message], tools: "Sequence[Tool]") -> None:
         with suppress(LocalspecError):  # nothing is loaded
-            self._counted = await self.engine.count(turns, tools, self.settings.options)
+            self._counted = await self.engine.count(turns, tools, self.settings.current.options)

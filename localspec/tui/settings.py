@@ -1,10 +1,11 @@
 """How answers are made in a conversation: numbers as they are typed and stored, whether to draft, and how large a context."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from localspec.engine.remote_engine import RemoteEngine
 from localspec.errors import UsageError, did_you_mean
 from localspec.options import (
     LoadOptions,
@@ -15,6 +16,8 @@ from localspec.options import (
     values_of,
 )
 from localspec.options.fields import SAMPLING
+from localspec.session.conversation import SavedConversation
+from localspec.tui.models import Models
 
 SYSTEM, CONTEXT, DRAFT = "system", "ctx", "draft"
 _GIVEN = "given"
@@ -62,7 +65,7 @@ class ChatSettings:
         """
         if name == DRAFT:
             # It knows every drafter, and few change this.
-            from localspec.launch.drafting import draft_mode  # noqa: PLC0415
+            from localspec.plan.draft_mode import draft_mode  # noqa: PLC0415
 
             return replace(self, draft=draft_mode(AUTO if value == "on" else value).name)
         setting = _OPTIONS.get(name)
@@ -104,6 +107,102 @@ class ChatSettings:
             )
         except (ValueError, TypeError, AttributeError, UsageError):
             return self
+
+
+class ConversationSettings:
+    """The settings of the conversation, which are saved with it.
+
+    Args:
+        options: how to answer, unless the user says otherwise.
+        engine: answers.
+        models: what is loaded.
+        talk: the conversation.
+        resize: loads again with so many tokens of context; None takes as many as suit.
+
+    Attributes:
+        current: those of this conversation.
+        usual: those of a new one.
+    """
+
+    def __init__(
+        self,
+        options: ReplyOptions,
+        engine: RemoteEngine,
+        models: Models,
+        talk: SavedConversation,
+        resize: Callable[[int | None], None],
+    ) -> None:
+        self.current = self.usual = ChatSettings(options)
+        self._engine, self._models, self._talk, self._resize = engine, models, talk, resize
+
+    @property
+    def draft(self) -> str:
+        """How is drafted in this conversation; a server knows that itself."""
+        return self.current.draft if self._engine.can.draft else AUTO
+
+    @property
+    def changed(self) -> str:
+        """The settings as they are stored; empty where they are the usual ones."""
+        is_usual = self.current == self.usual and not self.current.given
+        return "" if is_usual else self.current.as_json()
+
+    def set(self, name: str, value: str) -> None:
+        """Change how answers are made, in this conversation.
+
+        Raises:
+            UsageError: no such setting, or a value that it cannot take.
+        """
+        if name == SYSTEM:
+            self._talk.set_system(None if value in {"", "-"} else value)
+        elif name == CONTEXT:
+            if value not in {"", "-", "off"} and not value.isdecimal():
+                raise UsageError(f"ctx is {value[:40]!r}: it takes a number of tokens, or off")
+            self._resize(int(value) if value.isdecimal() else None)
+        else:
+            settings = self.current.changed(name, value)
+            if name == DRAFT and (settings.draft != AUTO or self._engine.can.draft):
+                self._require_drafter(settings.draft)
+            self.current = settings
+            self.save()
+
+    def text_of(self, name: str) -> str:
+        """Return how answers are made, as it is typed."""
+        if name == DRAFT and self.draft == AUTO:
+            return self._models.usual.draft
+        if name == CONTEXT:
+            n_ctx, ready = self._models.usual.load.n_ctx, self._models.ready
+            return str(n_ctx or (ready is not None and ready.n_ctx) or "off")
+        return self._talk.system or "-" if name == SYSTEM else self.current.text_of(name)
+
+    def lines(self) -> list[str]:
+        """Return how answers are made, a line for each of `SETTINGS`."""
+        width = max(map(len, SETTINGS))
+        return [f"{name:<{width}}  {self.text_of(name)}" for name in SETTINGS]
+
+    def suit(self, usual: ChatSettings) -> None:
+        """Answer as suits another model from now on, unless the user changed a setting of this conversation."""
+        if replace(self.current, n_ctx=None) == self.usual:
+            given, n_ctx = self.current.given, self.current.n_ctx
+            self.current = replace(usual, n_ctx=n_ctx, given=given)
+        self.usual = usual
+
+    def save(self) -> None:
+        """Save them with the conversation."""
+        if self._talk.conversation is not None:
+            self._talk.history.update(self._talk.conversation, settings=self.current.as_json())
+
+    def _require_drafter(self, mode: str) -> None:
+        """Raise UsageError if nothing may draft, or a mode needs a draft model and none is loaded."""
+        from localspec.decoding.drafters.register import uses_draft_model  # noqa: PLC0415 - not at the start
+
+        self._engine.can.require("draft", "/set draft")
+        ready = self._models.ready
+        if mode != "off" and self._models.usual.draft == "off":
+            raise UsageError("the models were loaded with --draft off: leave that out to draft")
+        if uses_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
+            raise UsageError(
+                "no draft model is loaded: start the chat with --draft model, or leave draft at auto"
+            )
 
 
 def _value(setting: Option, text: str) -> float | int | str | None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
@@ -20,7 +20,6 @@ from localspec.display import clean, clean_line
 from localspec.session.approval import Access, CallQuestion, Decision
 from localspec.session.microphone import BLOCK_S, Microphone
 from localspec.tui.colours import keys_of
-from localspec.tui.race import LANES, Race
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,49 +265,6 @@ class ListenSheet(ModalScreen[bool]):
         self._line.update(self._microphone.line)
         if self._microphone.is_full:
             self.dismiss(True)
-
-
-_REDRAW_S = 0.2
-
-
-class RaceSheet(ModalScreen[None]):
-    """Shows a race that has been started; the session feeds it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "Stop, then close")]
-
-    def __init__(self, race: Race) -> None:
-        super().__init__()
-        self._race = race
-        self._verdict, *self._lanes = (Static(markup=False) for _ in ("verdict", *LANES))
-
-    def compose(self) -> ComposeResult:
-        """Return the verdict, and two lanes."""
-        with Frame("Race", "Esc stops, then closes", "race"):
-            yield self._verdict
-            with VerticalScroll(), Horizontal():
-                yield from self._lanes
-
-    def on_mount(self) -> None:
-        """Draw, five times a second."""
-        self.draw()
-        self.set_interval(_REDRAW_S, self.draw)
-
-    def draw(self) -> None:
-        """Show what there is."""
-        for name, view, lane in zip(LANES, self._lanes, self._race.lanes, strict=False):
-            speed = f"{lane.tokens_per_s:.1f} tokens/s · " if lane.tokens_per_s else ""
-            text = f"\n{speed}{lane.tokens} tokens\n\n{clean(lane.thoughts + lane.answer)}"
-            view.update(Content.assemble((name, "bold"), text))
-        self._verdict.update(clean_line(self._race.verdict()))
-        if not self._race.done:
-            self.query_one(VerticalScroll).scroll_end(animate=False)
-
-    def action_leave(self) -> None:
-        """Stop the race, or close the sheet when it is over."""
-        if self._race.done:
-            self.dismiss(None)
-        else:
-            self._race.stop()
 
 
 # A user who is typing when the sheet appears has not read it: no key counts before a pause of so long.

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from localspec.decoding.drafters.register import uses_passes
 from localspec.decoding.gain import LEAST_ANSWERS, Gain, together
 from localspec.decoding.round import SERVER, Round
 from localspec.display import (
@@ -11,6 +12,7 @@ from localspec.display import (
     gain_interval_text,
     gain_text,
     sparkline,
+    unknown_gain_text,
 )
 from localspec.tui.exchange import Exchange
 
@@ -20,8 +22,11 @@ FULL, FREE = "█", "░"
 _CONTEXT_CELLS = 8
 _LABEL = 10
 _MOST_BAR = 72
+_MUCH = 1.5  # of a gain, which needs no reason
+_LEAST_PASSES = 3  # of either width, of which a median says anything
 # Where the time of a round goes: marks, meanings, names.
 _PARTS = (("█", "draft", "draft model"), ("▒", "verify", "large model"), ("░", "other", "other"))
+_PERIOD = " since this chat loaded the model"
 
 
 def ribbon(rounds: Sequence[Round], width: int) -> list[Span]:
@@ -88,11 +93,15 @@ def stats(exchange: Exchange | None, width: int, gains: Sequence[Gain] = ()) -> 
         *_line("rounds", [[(many, "")], [(f"{mean:.2f} tokens per round", "")]]),
         ribbon(rounds, room),
         *_line("drafts", _drafts(rounds)),
+        *_line("passes", _passes(exchange)),
     ]
     if shares := split(rounds):
+        names = [name for _, _, name in _PARTS]
+        if not any(uses_passes(each.draft.drafter) for each in rounds):
+            names[0] = "drafting"  # what looks drafts up has no model
         parts = [
             [(f"{mark} ", meaning), (f"{name} {share:.0%}", "")]
-            for (mark, meaning, name), share in zip(_PARTS, shares, strict=True)
+            for (mark, meaning, _), name, share in zip(_PARTS, names, shares, strict=True)
         ]
         lines += [*_line("time", parts), split_bar(shares, room)]
     done, why = exchange.finished, exchange.no_drafting
@@ -105,7 +114,7 @@ def average_line(gains: Sequence[Gain]) -> str:
     """Return what drafting gained in several answers, with the interval that holds it in 95 of 100 cases, in a sentence."""
     average = together(gains)
     ratio, interval = (average.ratio, average.interval) if average else (None, None)
-    text = average_gain_text(len(gains), LEAST_ANSWERS, ratio, interval)
+    text = average_gain_text(len(gains), LEAST_ANSWERS, ratio, interval, _PERIOD)
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -127,7 +136,7 @@ def _short_gain(exchange: Exchange) -> str:
     done = exchange.finished
     if done is None or not done.reply.acceptance.drafted:
         return exchange.no_drafting
-    return gain_text(done.reply.gain_ratio)
+    return gain_text(done.reply.gain_ratio, done.reply.no_gain)
 
 
 def _gain(exchange: Exchange) -> list[list[Span]]:
@@ -137,9 +146,25 @@ def _gain(exchange: Exchange) -> list[list[Span]]:
         return []
     gain = done.reply.gain
     if gain is None:
-        return [[("gain not known yet", "")]]
+        return [[(unknown_gain_text(done.reply.no_gain), "")]]
     text = gain_interval_text(gain.ratio, gain.interval)
     return [[(text, ("good" if gain.ratio > 1 else "bad") if gain.is_clear else "")]]
+
+
+def _passes(exchange: Exchange) -> list[list[Span]]:
+    """Return, where drafting gained little, what a pass that verifies a draft takes, relative to a plain one, and what it confirms: why."""
+    done, rounds = exchange.finished, exchange.rounds
+    if done is None or done.reply.gain is None or done.reply.gain.ratio >= _MUCH:
+        return []
+    wide = [each for each in rounds if each.drafted]
+    plain = [each.spent.verify_s for each in rounds if not each.drafted]
+    if min(len(wide), len(plain)) < _LEAST_PASSES or not (plain_s := statistics.median(plain)):
+        return []
+    width = statistics.median_high(1 + each.drafted + each.branched for each in wide)
+    times = statistics.median(each.spent.verify_s for each in wide) / plain_s
+    confirmed = statistics.fmean(len(each.confirmed) for each in wide)
+    takes = f"one over {width} tokens takes {times:.1f} plain ones here"
+    return [[(takes, "")], [(f"confirms {confirmed:.1f}", "")]]
 
 
 def _drafts(rounds: Sequence[Round]) -> list[list[Span]]:

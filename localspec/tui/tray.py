@@ -6,11 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from localspec.engine.engine import RemoteEngine
+from localspec.engine.remote_engine import RemoteEngine
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import MediaPart, Message
 from localspec.session.attachments import attached, label, mentioned, mentions, unmatched
-from localspec.tui.clipboard import clipboard_picture
 
 _UNMENTIONABLE = re.compile(r'["\n]')
 _WORD = "."
@@ -47,6 +46,8 @@ class Tray:
         Raises:
             UsageError: there is none, or nothing here prints it.
         """
+        from localspec.tui.clipboard import clipboard_picture  # noqa: PLC0415 - few have pictures
+
         return self.hold(clipboard_picture(), "clipboard", "png")
 
     def hold(self, data: bytes, stem: str, suffix: str) -> str:

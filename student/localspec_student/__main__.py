@@ -16,11 +16,11 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.registry import load_registry
 from localspec.options import changed
+from localspec.plugins.tailor.lessons import own_lessons
+from localspec.plugins.tailor.tailor import pair_of, tailoring_job
 from localspec.storage.files import size_text
 from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
-from localspec.tailor.lessons import own_lessons
-from localspec.tailor.tailor import pair_of, tailoring_job
 from localspec_student.recipe import MakeFlags, Recipe
 
 

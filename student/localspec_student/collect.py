@@ -18,20 +18,20 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from localspec.bench.prompts import BenchPrompt
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, RequestFailed
 from localspec.chat.request import Request
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.decoding.top import ranked_ids
 from localspec.launch.load import Runtime
 from localspec.llama.batch import Part
-from localspec.llama.staging import keep_layer_inputs, layer_inputs
+from localspec.llama.unstable_api import keep_layer_inputs, layer_inputs
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
+from localspec.plugins.bench.prompts import BenchPrompt
+from localspec.plugins.tailor.lessons import Lesson, RecordedReply
 from localspec.storage.files import write_atomic
-from localspec.tailor.lessons import Lesson, RecordedReply
 from localspec_student.head import Target
 
 N_CTX, TOP = 1024, 16  # tokens of a conversation; ids that are noted of each, the likeliest
@@ -188,7 +188,7 @@ class Teacher:
                 most = _ANSWER if len(talk.tokens) == talk.n_prompt else 1
                 options = ReplyOptions(sampling, seed=number, max_tokens=most)
                 # Nothing of an earlier prompt is used again: every row comes from a pass of its own.
-                request = Request(number, (), options, ephemeral=True, raw=(*talk.tokens,), keep=0)
+                request = Request(number, (), options, ephemeral=True, raw=(*talk.tokens,), most_cached=0)  # fmt: skip
                 self._assistant.submit(request)
             self._assistant.step()
             for number, event in self._assistant.take():

@@ -14,18 +14,18 @@ from typing import Any
 
 import click
 
-from localspec.bench.prompts import bundled, per_workload
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import bar, duration_text
 from localspec.errors import UsageError
 from localspec.launch.load import Runtime, load
-from localspec.launch.plan import make_plan
 from localspec.models.store import model_sha256
+from localspec.plan.make import make_plan
+from localspec.plugins.bench.prompts import bundled, per_workload
+from localspec.plugins.tailor.lessons import REPLY, Lesson
+from localspec.plugins.tailor.tailor import TailoringJob, register_trained, require_free
 from localspec.storage.files import free_bytes, private_directory, size_text
 from localspec.storage.locks import exclusive
 from localspec.storage.paths import data_dir
-from localspec.tailor.lessons import REPLY, Lesson
-from localspec.tailor.tailor import TailoringJob, register_trained, require_free
 from localspec_student import train
 from localspec_student.collect import Talk, Teacher, add_part, jobs, noted_type, read_talks
 from localspec_student.head import Target, write_head
@@ -100,7 +100,7 @@ class Making:
 
     def _collect(self, target: Target, folder: Path, goal: int) -> list[int]:
         """Have the target answer until there are as many tokens as wanted; return the ids that end an answer."""
-        runtime = load(make_plan(self.job.request, parallel=None), self.cancel, parallel=None)
+        runtime = load(make_plan(self.job.request, parallel=None), self.cancel)
         with closing(runtime.assistant):
             teacher, old = Teacher(runtime, target, self.cancel), self._talks(folder)
             done = sum(len(each.tokens) for each in old if not each.is_held_out)

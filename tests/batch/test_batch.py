@@ -1,6 +1,7 @@
 """Batch: every line once, whatever stops it, and in the order of the lines."""
 
 import json
+import os
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.batch.line_template import LineTemplate
 from localspec.batch.record import Receipt, line_seed
+from localspec.batch.request import Form
+from localspec.options import ReplyOptions
 from tests.batch.toy import RECEIPT, Brief, Echo, run
 from tests.chat.answers import Answering
 from tests.chat.test_assistant import assistant, teller_of
@@ -91,11 +95,11 @@ class Stubborn(Echo):
     failed: list[int]
     first_failed = 0
 
-    def answer(self, requests: Any, _ready: Any = None) -> Any:
+    def outcomes(self, requests: Any, _ready: Any = None) -> Any:
         taken = list(requests)
         self.first_failed = self.first_failed if self.most_under_way else self.failed[-1]
         self.most_under_way = max(self.most_under_way, len(taken))
-        yield from super().answer(iter([*taken[1:], *taken[:1]]))
+        yield from super().outcomes(iter([*taken[1:], *taken[:1]]))
 
 
 @pytest.mark.parametrize(("prompt", "under_way"), [("x", 16), (5, 1)])
@@ -144,7 +148,7 @@ def test_a_line_that_changed_since_stops_the_run(source: Path, output: Path) -> 
     run(source, output)
     write(source, "New", "One", "Two")
     before = output.read_bytes()
-    refuses(r"line 1 of .*in\.jsonl is not the one", run, source, output, resume=True)
+    refuses(r"line 1 of .*in\.jsonl changed since the last run", run, source, output, resume=True)
     assert output.read_bytes() == before
 
 
@@ -202,6 +206,25 @@ def test_a_run_that_is_cut_anywhere_and_taken_up_ends_as_if_nothing_had_happened
     assert ends[0] == ends[1]
 
 
+def test_what_is_answered_though_it_may_be_meant_otherwise_is_noted_once(
+    source: Path, output: Path
+) -> None:
+    hot = {"prompt": "One", "temperatur": 1, "id": "a", "colour": "red", "topp": 1}
+    write(
+        source, hot, {**hot, "id": "b"}, {"prompt": "Two", "id": "a"}, {"prompt": "Six", "id": "a"}
+    )
+    notes: list[str] = []
+    assert run(source, output, notes=notes)[0].answered == 4
+    assert notes == [
+        "'temperatur' is no option and changes nothing: did you mean temperature?",
+        "'topp' is no option and changes nothing: did you mean top_p?",
+        "lines 1 and 3 have the id 'a': lines of one id have one seed",
+    ]
+    again, form = list[str](), Form(ReplyOptions(), LineTemplate("{{ prompt }}", "t"))
+    run(source, output.with_name("rows.jsonl"), form=form, notes=again)
+    assert again == notes[2:], "beside a template fields are data"
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_lines(source: Path, output: Path) -> None:
     write(source, *({"prompt": f"{number} {'x' * 1000}"} for number in range(2000)))
@@ -227,4 +250,4 @@ def test_a_schema_that_ends_its_compiler_fails_its_line_alone(source: Path, outp
     errors = [each["error"]["message"] for each in records(output) if "error" in each]
     assert len(errors) == 3
     assert all("\n" not in each for each in errors)
-    assert not running("compiler_process.py", TOLD_CLOCK_S="1.0")
+    assert not running("compiler_process.py", TOLD_BY=str(os.getpid()))

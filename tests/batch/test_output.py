@@ -202,7 +202,7 @@ ANY_TEXT = st.text() | st.text(st.characters(max_codepoint=159)) | st.sampled_fr
 
 @given(ANY_TEXT, ANY_TEXT)
 def test_what_is_written_is_read_again(text: str, line_id: str) -> None:
-    answered = encoded(record_of(LINE, line_id, DRAFTED, **reply_fields(reply(text), MODELS)))
+    answered = encoded(record_of(LINE, line_id, DRAFTED, **reply_fields(reply(text), MODELS, "")))
     failed = encoded(record_of(LINE, line_id, RECEIPT, **error_fields(UsageError(text or "?"))))
     record = read_record(answered)
     assert record == Record(7, DIGEST, RECEIPT)
@@ -244,7 +244,7 @@ def test_half_of_a_character_in_an_id_comes_out_as_it_came_in() -> None:
     line = encoded(record_of(LINE, "\ud800", RECEIPT, **error_fields(UsageError("x"))))
     assert json.loads(line)["id"] == "\ud800"
     assert read_record(line).line == 7
-    record = record_of(LINE, None, RECEIPT, **reply_fields(reply("\x1b[2J\x9b2J"), MODELS))
+    record = record_of(LINE, None, RECEIPT, **reply_fields(reply("\x1b[2J\x9b2J"), MODELS, ""))
     assert all(32 <= byte < 127 for byte in encoded(record, ascii_only=True)[:-1])
     message = error_fields(UsageError("no \x1b[2J\n\ud800 here"))["error"]["message"]
     assert message == "no ?[2J ? here"

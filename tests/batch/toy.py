@@ -1,4 +1,4 @@
-"""Batches without models: an answerer that says what it was asked, and files in a folder of the test."""
+"""Batches without models: an driver that says what it was asked, and files in a folder of the test."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from localspec.batch.record import Receipt, encoded
 from localspec.batch.request import Form
 from localspec.batch.source import Source
 from localspec.chat.events import Reply
-from localspec.chat.request import Answered, Answerer, Request, at_once
+from localspec.chat.request import Request, RequestDriver, RequestOutcome, at_once
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.round import Spent, StopReason
 from localspec.errors import ContextOverflow
@@ -26,7 +26,7 @@ def reply(text: str, seed: int = 1, reason: StopReason = StopReason.EOG) -> Repl
 
 
 def said(request: Request) -> str:
-    """What the answerer says: it depends on the prompt and the seed, and on nothing else."""
+    """What the driver says: it depends on the prompt and the seed, and on nothing else."""
     prompt = request.raw or "|".join(f"{each.role}:{each.text}" for each in request.messages)
     return f"{prompt} [{request.options.seed}]\n…"
 
@@ -47,9 +47,9 @@ class Echo:
         self.most_under_way = 0
         self._draw = random.Random(seed)
 
-    def answer(
+    def outcomes(
         self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
-    ) -> Iterator[Answered]:
+    ) -> Iterator[RequestOutcome]:
         under_way: list[Request] = []
         while True:
             while (
@@ -66,29 +66,29 @@ class Echo:
             if self.left is not None:
                 self.left -= 1
                 if self.left < 0:
-                    yield Answered(request.id, reply("cut", reason=StopReason.CANCELLED))
+                    yield RequestOutcome(request.id, reply("cut", reason=StopReason.CANCELLED))
                     return
             text = said(request)
             if "too long" in text:
-                yield Answered(request.id, None, ContextOverflow("the prompt is too long"))
+                yield RequestOutcome(request.id, None, ContextOverflow("the prompt is too long"))
             else:
-                yield Answered(request.id, reply(text, request.options.seed or 0))
+                yield RequestOutcome(request.id, reply(text, request.options.seed or 0))
 
 
 class Brief:
     """Says one word to each, and remembers nothing."""
 
-    def answer(
+    def outcomes(
         self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
-    ) -> Iterator[Answered]:
+    ) -> Iterator[RequestOutcome]:
         for request in requests:
-            yield Answered(request.id, reply("Yes."))
+            yield RequestOutcome(request.id, reply("Yes."))
 
 
 def run(
     source: Path,
     output: Path,
-    answerer: Answerer | None = None,
+    driver: RequestDriver | None = None,
     *,
     form: Form | None = None,
     resume: bool = False,
@@ -99,6 +99,7 @@ def run(
     most: int = 1024,
     deterministic: bool = False,
     notify: Callable[[Tally], None] = lambda _: None,
+    notes: list[str] | None = None,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
     form, finished = form or Form(ReplyOptions()), FinishedLines()
@@ -120,7 +121,9 @@ def run(
             most=most,
             notify=notify,
         )
-        batch.answer(answerer or Echo(), MODELS)
+        batch.answer(driver or Echo(), MODELS)
+        if notes is not None:
+            notes += batch.notes
         if not batch.stopped and ordered:
             out.put_in_order()
         return batch.tally, batch.stopped

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from localspec.calls import Tool
 from localspec.calls.policy import CallOffer, CallPolicy, Made, policy_of_toml
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.model import Logits
 from localspec.decoding.policy import plain_policy
 from localspec.errors import UsageError

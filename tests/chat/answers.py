@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished, RequestFailed
-from localspec.chat.request import Answered, Request, at_once
+from localspec.chat.request import Request, RequestOutcome, at_once
 from localspec.decoding.round import StopReason
 from localspec.errors import LocalspecError
 
 
 def answers(
     assistant: Assistant, requests: Iterator[Request], ready: Callable[[], bool] = at_once
-) -> Iterator[Answered]:
-    """Take a request for every free sequence, and yield each once it is answered; see `Answerer`."""
+) -> Iterator[RequestOutcome]:
+    """Take a request for every free sequence, and yield each once it is answered; see `RequestDriver`."""
     taking, mine = True, set[int]()
     try:
         while taking or mine:
@@ -29,11 +29,11 @@ def answers(
                 if isinstance(event, Finished):
                     mine.remove(key)
                     taking = taking and event.reply.stop_reason is not StopReason.CANCELLED
-                    yield Answered(key, event.reply)
+                    yield RequestOutcome(key, event.reply)
                 elif isinstance(event, RequestFailed):
                     assert isinstance(event.error, LocalspecError), event.error
                     mine.remove(key)
-                    yield Answered(key, None, event.error)
+                    yield RequestOutcome(key, None, event.error)
     finally:
         for key in mine:
             assistant.drop(key)
@@ -41,11 +41,11 @@ def answers(
 
 @dataclass
 class Answering:
-    """An assistant as an `Answerer`."""
+    """An assistant as an `RequestDriver`."""
 
     assistant: Assistant
 
-    def answer(
+    def outcomes(
         self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
-    ) -> Iterator[Answered]:
+    ) -> Iterator[RequestOutcome]:
         return answers(self.assistant, requests, ready)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, Reply, RoundDone, Text
 from localspec.chat.loaded_models import LoadedModels
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import Drafter, Plan
@@ -280,6 +280,14 @@ def test_what_cannot_be_answered_is_an_error_and_spoils_nothing() -> None:
     assert (raw.text, "no chat template" in raw.note) == ("x", True)
     assert len({assistant("x").reply("hello").seed for _ in range(3)}) == 3, "fresh unless given"
     assert assistant("x").reply("hello", ReplyOptions(seed=5)).seed == 5
+
+
+def test_conversations_with_tools_take_the_template_that_the_file_names_for_them() -> None:
+    models = models_of(
+        Tellers([Teller(spelled("x"), 400)]), "plain", tool_template_source="{{ tools }}"
+    )
+    template = Assistant(models, [plain_policy()]).template
+    assert (template.source, template.offering(tools=True).source) == ("plain", "{{ tools }}")
 
 
 @pytest.mark.slow

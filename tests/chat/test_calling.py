@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Finished, Reply, Text
+from localspec.chat.token_prefix import Conversation
 from localspec.chat.tokenizer import BREAK
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.forced import ForcedDrafter

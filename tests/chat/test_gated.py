@@ -144,7 +144,7 @@ def test_what_ask_rules_mask_is_withheld_and_arguments_are_masked() -> None:
 @pytest.mark.parametrize(
     ("more", "match"),
     [
-        ({"logprobs": 2, "gate": "usual"}, "logprobs cannot be had behind a gate"),
+        ({"logprobs": 2, "gate": "usual"}, "logprobs are not available with a gate"),
         ({"gate": "uses = []"}, "the gate: uses is not a known key"),
     ],
 )

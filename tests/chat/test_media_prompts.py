@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply, RequestFailed
 from localspec.chat.request import Request
+from localspec.chat.token_prefix import Conversation
 from localspec.chat.tokenizer import tokenize_rendered
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import MediaPart, Message, TextPart
 from localspec.options import ReplyOptions
 from tests.chat.test_assistant import assistant, said
-from tests.chat.test_conversation import CHATML, TOY, TRIMMING, template
+from tests.chat.test_token_prefix import CHATML, TOY, TRIMMING, template
 from tests.chat.toy_encoder import COUNT, ToyEncoder, damaged, picture, sound
 from tests.chat.toy_tokenizer import ToyTokenizer, shown, spelled
 
@@ -201,13 +201,25 @@ def test_what_a_model_does_not_take_is_refused_in_one_line(
         Conversation(messages=[asked(picture())]).prompt_tokens(template(), TOY)
 
 
+def test_a_request_has_pictures_of_its_owner() -> None:
+    speaker, encoder = assistant("yes"), ToyEncoder()
+    speaker.models = replace(speaker.models, media=encoder)
+    for number, owner in enumerate(("", "a", "b")):
+        speaker.submit(Request(number, (asked(picture()),), owner=owner))
+        while speaker.busy:
+            speaker.step()
+        conversation = Conversation(messages=(asked(picture()),))
+        speaker.prompt_tokens(conversation, owner=f"{owner} counts")
+    assert encoder.owners == {"", "a", "b", " counts", "a counts", "b counts"}
+
+
 def test_pictures_of_a_request_that_is_cancelled_are_not_decoded() -> None:
     speaker = assistant("yes")
 
     class Leaving(ToyEncoder):
-        def tokens(self, part: MediaPart) -> list[int]:
+        def tokens(self, part: MediaPart, owner: str = "") -> list[int]:
             speaker.cancel(7)
-            return super().tokens(part)
+            return super().tokens(part, owner)
 
     encoder = Leaving()
     speaker.models = replace(speaker.models, media=encoder)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, RequestFailed, RoundDone, Started
-from localspec.chat.request import Answered, Request
+from localspec.chat.request import Request, RequestOutcome
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.model import Logits
 from localspec.decoding.policy import Policy, plain_policy
 from localspec.decoding.round import StopReason
@@ -55,7 +55,7 @@ class Taken:
             yield ask(key, prompt, options, deterministic=self.deterministic)
 
 
-def by_key(answered: Sequence[Answered]) -> dict[int, Answered]:
+def by_key(answered: Sequence[RequestOutcome]) -> dict[int, RequestOutcome]:
     keyed = {each.key: each for each in answered}
     assert len(keyed) == len(answered), "each is answered once"
     return keyed
@@ -187,7 +187,7 @@ def test_each_sequence_has_a_cache_of_its_own(keep: int | None) -> None:
     for again in (False, True):
         for key, prompt in enumerate(prompts):
             options = ReplyOptions(stop=("inde", "deed", "ed.")[key : key + 1])
-            answerer.submit(ask(key, prompt, options, keep=keep if again else None))
+            answerer.submit(ask(key, prompt, options, most_cached=keep if again else None))
         events = [event for _, event in finish(answerer)]
         replies = [event.reply for event in events if isinstance(event, Finished)]
         held = {each.prompt_tokens + len(each.tokens) - 1 for each in replies}
@@ -212,15 +212,20 @@ def test_one_that_is_cancelled_keeps_what_it_has_and_no_other_loses_anything() -
     assert 0 < len(texts[1]) < len(texts[0])
     # One is cancelled while it waits.
     prepared: list[int] = []
-    prefixes = SimpleNamespace(ready=lambda _slot, tokens: prepared.append(len(tokens)))
+    reads = SimpleNamespace(
+        needs_points=False,
+        keep=lambda _slot, tokens: prepared.append(len(tokens)),
+        ready=lambda _slot, tokens, _request, _points: prepared.append(len(tokens)),
+        passed=lambda _slot: None,
+    )
     models = models_of(Tellers([Teller(spelled("Yes, indeed."))]), TEMPLATE)
-    answerer = Assistant(models, [plain_policy()], prefixes=prefixes)
+    answerer = Assistant(models, [plain_policy()], reads=reads)
     for key in range(3):
         answerer.submit(ask(key, f"Question {key}?"))
     answerer.step()
     answerer.cancel(1)
     assert texts_of(answerer) == {0: "Yes, indeed.", 1: "", 2: "Yes, indeed."}
-    assert len(prepared) == 2, "those that are answered"
+    assert len(prepared) == 4, "those that are answered"
 
 
 @pytest.mark.parametrize("known", [0, 1])

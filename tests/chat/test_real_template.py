@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.template import ChatTemplate
+from localspec.chat.token_prefix import Conversation
 from localspec.llama.model import LlamaModel
 from localspec.options import LoadOptions
 

@@ -1,6 +1,9 @@
+import re
 from datetime import UTC, datetime
 
 import pytest
+from jinja2 import Environment
+from jinja2 import TemplateError as JinjaTemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from localspec.chat import jinja, jinja_process
@@ -207,6 +210,35 @@ def test_a_template_is_rendered_in_jinjas_own_sandbox() -> None:
     environment = jinja_process._compiled("{{ 1 }}", strict=False).environment
     assert isinstance(environment, ImmutableSandboxedEnvironment)
     assert {"*", "**"} <= environment.intercepted_binops
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m.role, m.none, m.none is defined, m['role']",
+        "m.items()|list, m.keys()|list, m.get('a'), m.get",
+        "m.clear(), 1",
+        "m.__class__",
+        "m.role.__class__.__mro__",
+        "m.role.upper(), m.role.split('s'), m.role.upper is callable, m.role.none",
+        "'{0.__class__}'.format(m)",
+        "'{x}'.format_map({'x': m.role})",
+        "m._own, m.__own__",
+        "m|attr('role'), m|attr('__len__'), m|map('upper')|list",
+        "m.content.none.none",
+    ],
+)
+def test_attributes_are_what_jinjas_own_sandbox_has(text: str) -> None:
+    def read(environment: Environment) -> str:
+        values = {"role": "user", "content": "Hi", "_own": 1, "__own__": 2}
+        try:
+            return environment.from_string(f"{{{{ ({text}) }}}}").render(m=values)
+        except (JinjaTemplateError, AttributeError) as error:
+            return f"{type(error)} {error}"
+
+    ours = jinja_process._compiled("{{ 1 }}", strict=False).environment
+    own = re.compile(r" at 0x\w+")
+    assert own.sub("", read(ours)) == own.sub("", read(ImmutableSandboxedEnvironment()))
 
 
 def test_a_long_conversation_is_within_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

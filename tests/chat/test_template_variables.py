@@ -8,9 +8,9 @@ import jinja2
 import jinja2.meta
 import pytest
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.template import ChatTemplate
 from localspec.chat.template_variables import read_variables
+from localspec.chat.token_prefix import Conversation
 from localspec.config.keys import KEYS, from_file, from_variable
 from localspec.errors import UsageError
 from localspec.messages import Message

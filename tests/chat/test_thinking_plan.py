@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from localspec.calls import Tool
-from localspec.chat.conversation import Conversation
 from localspec.chat.template import ChatTemplate
+from localspec.chat.token_prefix import Conversation
 from localspec.messages import Message, ToolCall, ToolResult
 from tests.chat.toy_tokenizer import ToyTokenizer
 from tests.vocabularies import real_templates

@@ -29,10 +29,12 @@ class ToyEncoder:
     sees: bool = True
     hears: bool = False
     read: list[str] = field(default_factory=list)
+    owners: set[str] = field(default_factory=set)
 
-    def tokens(self, part: MediaPart) -> list[int]:
+    def tokens(self, part: MediaPart, owner: str = "") -> list[int]:
         if part.data.endswith(b"damaged"):
             raise UsageError(f"{part.name} is damaged: it cannot be decoded; give another file")
         self.read.append(part.name)
+        self.owners.add(owner)
         first = -int(part.sha256[:6], 16) - 2
         return [BEGIN, *range(first, first - COUNT, -1), END]

@@ -5,7 +5,7 @@ import json
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from localspec.cli.run import AnswerWriter, OutputFlags, RunAnswer, _report, unm
 from localspec.cli.tools import RepliesAndCalls
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.engine.engine import Engine, EngineGone
+from localspec.engine.engine import Engine
 from localspec.engine.protocol import EngineDied, Failed, Load, Notice, Question, Ready
-from localspec.errors import ContextOverflow
+from localspec.errors import ContextOverflow, EngineGone
 from localspec.markup import code_blocks
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, LoadOptions
@@ -196,7 +196,7 @@ def reading(
 
 def test_a_long_prompt_has_a_line_until_the_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
     events = Prefilling(3412, 8120), Text("A"), Text(" word")
-    lines = ["", "reading 0 of 8,120 tokens", "reading 3,412 of 8,120 tokens", ""]
+    lines = ["", "reading 8,120 tokens", "reading 3,412 of 8,120 tokens", ""]
     assert reading(monkeypatch, 0, *events).split("\r\x1b[K") == lines
     assert reading(monkeypatch, 0).endswith("\r\x1b[K"), "an early end leaves nothing behind"
     assert reading(monkeypatch, 1000, *events) == ""
@@ -260,7 +260,13 @@ def test_json_has_every_figure_and_null_for_those_of_nothing() -> None:
         "model": {"target": "big", "draft_model": "small"},
         "usage": {"prompt_tokens": 4, "completion_tokens": 6},
         "timings": {"load_s": 1.234568, **seconds, **stages, "tokens_per_s": 2.5},
-        "speculation": {"drafter": "model", "gain": None, **RATES, "by_drafter": {"model": RATES}},
+        "speculation": {
+            "drafter": "model",
+            "gain": None,
+            **RATES,
+            "by_drafter": {"model": RATES},
+            "reason": None,
+        },
     }
     none: dict[str, Any] = {"text": "", "tokens": (), "completion_tokens": 0}
     none |= {"first_token_s": None, "acceptance": AcceptanceStats()}
@@ -291,8 +297,12 @@ def test_the_line_says_why_an_answer_was_cut_off_or_not_drafted() -> None:
         assert given.line().startswith(usual)
         assert told in given.line()
         assert (given.line() == f"{usual}seed 7") is complete
+    full = replace(outcome(replace(reply(), stop_reason=StopReason.CONTEXT_FULL)), can_grow=False)
+    assert " · cut off, the context is full · seed" in full.line()
     plain = replace(outcome(replace(reply(), acceptance=AcceptanceStats())), no_drafting="because")
     assert " · because · " in plain.line()
+    told = replace(plain, reason="off: because").as_json("chat")["speculation"]
+    assert told["reason"] == "off: because", "as a server says it"
     assert outcome(reply(), "\x1b[2J\n.gguf").line().startswith("'\\x1b[2J\\n.gguf' · ")
     branched = reply()
     draft = Draft((1, 2), drafter="model", alternatives=((8, 9), (7, 9)), branches=(1, 0))
@@ -382,13 +392,14 @@ def answered(
     """Have `run` answer with an engine of a server, and with one in this process."""
 
     @asynccontextmanager
-    async def opened(*_: object, own: bool, **__: object) -> AsyncIterator[Engine]:
-        yield Scripted(here if own else server, is_shared=not own)
+    async def opened(load: Load, *_: object) -> AsyncIterator[Engine]:
+        yield Scripted(here if load.own else server, is_shared=not load.own)
 
     monkeypatch.setattr("localspec.cli.run.open_engine", opened)
     load = Load(LaunchOptions(load=LoadOptions(n_ctx=n_ctx)))
     request = Request(0, (Message.user("hello"),))
-    return RunAnswer(load, request, turns, OutputFlags(json_=True)).outcome()
+    with ExitStack() as engine:
+        return RunAnswer(load, request, turns, OutputFlags(json_=True)).outcome(engine)
 
 
 def test_no_repeated_call(

@@ -1,17 +1,20 @@
 """`localspec batch` as its users have it: files, pipes, signals, codes, and several lines at a time."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from lab.kills.batch import answers, kill_until_done, write_prompts
+from localspec.batch.output import open_output
+from localspec.cli.batch import BatchRun
 from localspec.messages import MediaPart
 from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
@@ -102,10 +105,11 @@ def test_a_resumed_run_takes_the_seed_from_the_receipts_and_loads_nothing_withou
     assert_one_complaint(refused, 2, "another seed and other options")
 
 
-@pytest.mark.slow  # measuring which widths are exact takes half a minute of a processor
-def test_a_line_redone_alone_has_the_same_answer() -> None:
+@pytest.mark.slow
+def test_a_line_redone_alone_has_the_same_answer(six_layers_path: Path) -> None:
     write({"id": "a", "prompt": "Tell me a story."}, {"id": "b", "prompt": "Tell me a story."})
-    options = (*PLAIN, "--exact", "--max-tokens", "12", "--seed", "1")
+    model = ("--target", str(six_layers_path))
+    options = (*PLAIN, *model, "--exact", "--max-tokens", "12", "--seed", "1")
     both = localspec("batch", *options, *OUT)
     write({"id": "b", "prompt": "Tell me a story."})
     alone = localspec("batch", *options, "in.jsonl", "--draft", "lookup")
@@ -156,6 +160,15 @@ def test_stopped_it_leaves_whole_records_to_resume(number: signal.Signals, code:
     assert [each["line"] for each in read()] == [1, 2, 3, 4]
 
 
+def test_stopped_before_the_first_record_it_names_no_file_that_will_be_gone(tmp_path: Path) -> None:
+    run, output = object.__new__(BatchRun), open_output(str(tmp_path / "out.jsonl"), resume=False)
+    run._output = output
+    assert run._again == "nothing was answered yet, give the same command again"
+    output.append(1, b"{}\n")
+    assert run._again == f"use --resume to continue {output.name}"
+    output.close()
+
+
 @contextmanager
 def fed(*words: str) -> Iterator[Started]:
     """Start a batch that reads a pipe, which is written to."""
@@ -191,15 +204,27 @@ def test_a_line_is_answered_before_the_next_one_is_complete() -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_ends_as_if_nothing_had_happened() -> None:
-    source, whole, output = Path("in.jsonl"), Path("whole.jsonl"), Path("out.jsonl")
-    write_prompts(source, 16)
-    options = ["--exact", "--seed", "1", "--max-tokens", "6", "--draft", "lookup"]
-    assert localspec("batch", *PLAIN, str(source), "-o", str(whole), *options).code == 0
-    arguments = [str(source), "-o", str(output), "--resume", *options]
-    assert kill_until_done(arguments, output, 3, 16).kills > 0
-    assert [each["id"] for each in answers(output)] == [f"line-{number}" for number in range(16)]
-    assert answers(output) == answers(whole)
+def test_killed_at_random_moments_it_ends_as_if_nothing_had_happened(
+    six_layers_path: Path,
+) -> None:
+    ids, chance, output = [f"line-{n}" for n in range(16)], Random(3), Path("out.jsonl")
+    write(*({"id": i, "prompt": f"A story about {i}.", "temperature": 0.8 * (n % 2)} for n, i in enumerate(ids)))  # fmt: skip
+    how = f"--target {six_layers_path} --quiet --exact --draft lookup --seed 1 --max-tokens 6"
+    options = (*PLAIN, *how.split())
+    assert localspec("batch", "in.jsonl", "-o", "whole.jsonl", *options, timeout_s=600).code == 0
+    for wanted in (chance.randint(0, 3), chance.randint(4, 8), chance.randint(9, 14)):
+        with started("batch", *OUT, "--resume", *options) as process:
+            assert until(partial(has_lines, output, wanted))
+            assert process.poll() is None, "killed while it runs"
+        if chance.random() < 0.7 and output.exists():  # as a power cut may tear the last record
+            os.truncate(output, max(0, output.stat().st_size - chance.randint(2, 40)))
+    assert localspec("batch", *OUT, "--resume", *options).code == 0
+    found, whole = (
+        [{name: each[name] for name in each if name not in {"timings", "speculation"}} for each in read(path)]
+        for path in ("out.jsonl", "whole.jsonl")
+    )  # fmt: skip
+    assert [each["id"] for each in found] == ids
+    assert found == whole
 
 
 def answers_of(*arguments: str) -> dict[str, Any]:
@@ -248,9 +273,10 @@ def test_pictures_are_answered_and_resumed(
 
 
 @pytest.mark.slow
-def test_several_at_a_time_give_the_same_bytes_under_exact() -> None:
-    alone = answers_of("--exact")
-    assert answers_of("--exact", "--parallel", "3") == alone
+def test_several_at_a_time_give_the_same_bytes_under_exact(six_layers_path: Path) -> None:
+    exact = ("--exact", "--target", str(six_layers_path))
+    alone = answers_of(*exact)
+    assert answers_of(*exact, "--parallel", "3") == alone
     assert json.loads(alone["schema"]["text"])["fruit"] in {"fig", "pear"}
     assert "--ctx" in str(alone["long"]["error"])
     auto = answers_of("--parallel", "auto")

@@ -1,23 +1,31 @@
 """The program as it runs in containers: as process 1, with few processes, with arguments of any bytes."""
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from lab.memory_limits import memory_group
 from localspec.cli.main import main
-from localspec.cli.servers import _at_port
 from localspec.decoding.round import Draft, Round, Verdict
-from localspec.errors import UsageError
+from localspec.errors import ContextOverflow, UsageError
 from localspec.options.recording import Switch
+from localspec.plugins.serve.servers import _at_port
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
-from tests.cli.command import assert_one_complaint, localspec
+from tests.cli.command import PLAIN, Started, assert_one_complaint, localspec
+from tests.plugins.serve.serving import CHAT, user
 from tests.waiting import PATIENCE_S
 
 BYTES = [
@@ -110,3 +118,134 @@ def test_a_model_may_have_any_name(smollm2_path: Path, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert "telemetry is off" not in done.err
     assert_one_complaint(localspec("run", "-m", f"{path}x", "Hi", cold=True), 2, "is not UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "advised"),
+    [((9, 8, 0), True), ((9, 8, 16), True), ((9, 8, 8), False), ((9, 8, 4), False), (None, False)],
+)
+def test_a_larger_context_is_advised_where_the_model_has_one(
+    sizes: tuple[int, int, int] | None,
+    advised: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_root: object) -> int:
+        raise ContextOverflow("the prompt is too long: shorten it", sizes)
+
+    monkeypatch.setattr("localspec.cli.main._call", refuse)
+    monkeypatch.setattr(sys, "argv", ["localspec", "list"])
+    assert main() == 1
+    ending = "shorten it, or raise --ctx\n" if advised else "shorten it\n"
+    assert capsys.readouterr().err.endswith(ending)
+
+
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_kill_for_want_of_memory_is_reported() -> None:
+    with suppress(OSError), memory_group(80, high=False) as group:
+        words = group.command("run", "--no-fit", *PLAIN, "smollm2-135m", "Hi")
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        assert done.returncode == -signal.SIGKILL
+        assert "localspec: killed (SIGKILL), since memory ran out: try a smaller" in done.stderr
+        return
+    pytest.skip("no right to a group with a memory limit")
+
+
+@pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), 9)", "sys.exit(3)"])
+def test_an_end_that_is_no_want_of_memory_is_silent(end: str) -> None:
+    program = (
+        f"import os, sys; from localspec.llama.crash_report import report_a_kill as r; r(); {end}"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+# In a folder, which `$0` is; what it may write of a root that is read-only.
+READ_ONLY = 'mount --bind "$0" "$0" && mount -t tmpfs shm /dev/shm && mount -o remount,bind,ro / && exec "$@"'
+MOUNTS = {
+    "overlay": "mount -t overlay over -o lowerdir=below,upperdir=above,workdir=work place",
+    "FUSE": "bindfs -o direct_io,attr_timeout=0,entry_timeout=0 below place",
+    "nothing": "mount --bind below place",
+}
+PLACES = {
+    "overlay": (),
+    "FUSE": (),
+    "read-only root": ("unshare", "-m", "sh", "-c", READ_ONLY),
+    "process 1": ("unshare", "-pf", "--mount-proc"),
+}
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path, smollm2_path: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:  # fmt: skip
+    """A folder whose data directory has a model, and what a command has to be started by to run there."""
+    for each in ("below/data/blobs", "above", "work", "place"):
+        (tmp_path / each).mkdir(parents=True)
+    blob = smollm2_path.resolve()
+    shutil.copy(blob, tmp_path / "below/data/blobs" / blob.name)
+    mount = MOUNTS.get(request.param, MOUNTS["nothing"])
+    done = subprocess.run(["sh", "-c", mount], cwd=tmp_path, check=False, capture_output=True)
+    if done.returncode or not can_unshare():
+        pytest.skip(f"no right to mount: {done.stderr.decode()}")
+    folder, shell = tmp_path / "place", PLACES[request.param]
+    try:
+        yield folder, (*shell, str(folder)) if "sh" in shell else shell
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="what Linux mounts")
+def test_all_commands_work_where_containers_run(place: tuple[Path, tuple[str, ...]]) -> None:
+    folder, shell = place
+    env = {
+        "LOCALSPEC_DATA_DIR": f"{folder}/data",
+        "LOCALSPEC_CONFIG_DIR": f"{folder}/config",
+        "LOCALSPEC_TELEMETRY": "on",
+    }
+    (folder / "docs").mkdir()
+    (folder / "docs/birds.md").write_text("penguins walk far")
+    (folder / "in.jsonl").write_text('{"prompt": "Name a river."}')
+    model = ("smollm2-135m", *PLAIN, "--draft", "lookup", "--temperature", "0", "-n", "6")
+
+    def succeed(*words: str, stdin: str = "") -> str:
+        done = localspec(*words, env=env, shell=shell, stdin=stdin.encode())
+        assert done.code == 0, (words, done)
+        for each in ("Traceback", "bug in", "cannot", "telemetry is off"):
+            assert each not in done.err, (words, done)
+        return done.out
+
+    answer = succeed("run", "--keep", *model, "Name a river.").strip()
+    continued = json.loads(succeed("run", "-c", "--json", *model, "Another one."))
+    assert continued["usage"]["prompt_tokens"] > 40
+    assert answer in succeed("chat", "--plain", *model, stdin="Name a river.\n")
+    output = folder / "out.jsonl"
+    succeed("batch", str(folder / "in.jsonl"), "-o", str(output), "-m", *model)
+    assert json.loads(output.read_text())["text"].strip() == answer
+    assert asked(env, shell, *model) == answer
+    for words, printed in {
+        "config set temperature 0.5": "",
+        f"index add {folder}/docs": "",
+        "index search penguins": "penguins walk",
+        "history search another": "Another one",
+        "history rm 1 --yes": "",
+        "stats": "tokens",
+        "list": "smollm2-135m",
+        "doctor --offline": "no problems",
+    }.items():
+        assert printed in succeed(*words.split())
+
+
+def asked(env: dict[str, str], shell: tuple[str, ...], *model: str) -> str:
+    """Return what a server answers that ends with its stdin."""
+    body: dict[str, Any] = {"messages": [user("Name a river.")], "max_tokens": 6}
+    words = ("serve", *model[:-2], "--port", "0", "--until-stdin-ends", "--ctx", "512")
+    with Started(*words, env=env, shell=shell) as process:
+        lines = ""
+        while not (found := re.search(r"at (http\S+)/v1", lines)):
+            line = process.stderr.readline().decode()
+            assert line, lines
+            lines += line
+        reply = httpx.post(found[1] + CHAT, json=body, timeout=PATIENCE_S).json()
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+    return str(reply["choices"][0]["message"]["content"]).strip()

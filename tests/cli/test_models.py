@@ -11,10 +11,13 @@ from localspec.cli import pull as pull_verb
 from localspec.cli.main import localspec as cli
 from localspec.cli.models import _text
 from localspec.errors import ModelUnavailable
-from localspec.launch import rows
-from localspec.models.recommend import Memory
+from localspec.llama.model import LlamaModel
+from localspec.options import LoadOptions
+from localspec.plan import model_list
+from localspec.plan.recommend import Memory
 from tests.chat.toy_calls import HERMES
 from tests.cli.command import assert_one_complaint, localspec
+from tests.engine.scripted import THINKING_TEMPLATE
 from tests.models.gguf_builder import Content, Tensor, build, model_file, model_values
 from tests.models.loopback_hub import COMMIT, loopback_hub
 from tests.models.toy_machine import ToyMachine
@@ -65,6 +68,14 @@ def test_what_search_and_show_know(bare_machine: dict[str, str], tmp_path: Path)
     assert (coders[0], coders[-1]) == ("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b")  # a draft model
     assert names(localspec("search", "qwen3:4b", env=bare_machine).out)[0] == "qwen3-4b"
     assert_one_complaint(localspec("search", "frobnicate", env=bare_machine), 3)
+    odd = localspec("search", "nosuchthing", env=bare_machine)
+    assert_one_complaint(odd, 3, "'nosuchthing'")
+    assert "did you mean nothing" not in odd.err
+    misspelt = names(localspec("search", "smolm2", env=bare_machine).out)
+    assert misspelt[0] == "smollm2-135m"
+    assert all(each.startswith("smollm2-") for each in misspelt)
+    meant = "did you mean reasoning?"
+    assert_one_complaint(localspec("search", "reasonning", env=bare_machine), 3, meant)
     for name, tools, line in (
         ("qwen3-4b", True, "yes"),
         ("gemma3-4b", False, "no"),
@@ -100,8 +111,15 @@ def test_what_search_and_show_know(bare_machine: dict[str, str], tmp_path: Path)
     assert (odd["here"], odd["draft_here"], odd["size_bytes"]) == (False, False, None)
 
 
-def test_a_template_says_whether_it_has_tools(tmp_path: Path, bare_machine: dict[str, str]) -> None:
-    for template, tools in [(HERMES, True), ("{{ messages }}", False), (None, False)]:
+def test_a_template_says_whether_it_has_tools_and_thinks(
+    tmp_path: Path, bare_machine: dict[str, str]
+) -> None:
+    for template, tools, thinks in [
+        (HERMES, True, None),
+        ("{{ messages }}", False, None),
+        (THINKING_TEMPLATE, False, True),
+        (None, False, None),
+    ]:
         values = model_values()
         del values["tokenizer.chat_template"]
         values |= {} if template is None else {"tokenizer.chat_template": template}
@@ -109,7 +127,7 @@ def test_a_template_says_whether_it_has_tools(tmp_path: Path, bare_machine: dict
         (tmp_path / "mine.gguf").write_bytes(content)
         done = localspec("show", str(tmp_path / "mine.gguf"), "--json", env=bare_machine)
         facts = json.loads(done.out)
-        assert (facts["tools"], facts["drafts"]) == (tools, [])
+        assert (facts["tools"], facts["drafts"], facts["thinking"]) == (tools, [], thinks)
     named = model_values() | {"tokenizer.chat_template.tool_use": HERMES}
     content = build(named, [Tensor("weights", (8, 4))], data_bytes=128)
     (tmp_path / "named.gguf").write_bytes(content)
@@ -145,6 +163,9 @@ def test_an_imported_file_has_a_name_for_every_command(machine: ToyMachine, own:
     text = machine.run("show", "large").out
     lines = dict(line.split(maxsplit=1) for line in text.splitlines())
     assert (lines["tokenizer"], lines["licence"]) == ("BPE, splits words like toy-bpe", "mit")
+    assert lines["vocabulary"] == "6 tokens"
+    assert lines["chat"] == "template  yes"
+    assert not any("_" in each for each in lines), "keys of JSON are no words"
     assert_one_complaint_of(machine, 3, "show", str(own.parent / "gone.gguf"))
     machine.run("rm", "large")
     done = machine.run("import", str(own))
@@ -154,6 +175,7 @@ def test_an_imported_file_has_a_name_for_every_command(machine: ToyMachine, own:
     assert show(machine, "own-model")["tokenizer"] == "gpt2 own"
     assert f"{own} is yours and stays" in machine.run("rm", "own-model").out
     machine.run("import", str(own), "--name", "mine")
+    assert f"mine = {own}" in machine.run("import").out
     own.unlink()
     assert f"mine was imported from {own}, which" in assert_one_complaint_of(
         machine, 3, "show", "mine"
@@ -170,6 +192,7 @@ def assert_one_complaint_of(machine: ToyMachine, code: int, *words: str) -> str:
 
 
 def test_show_counts_in_words_of_people() -> None:
+    assert _text("n_vocab", 151_936) == "151,936 tokens"
     assert _text("weights", 1_777_088_000) == "1.78 billion"
     assert _text("weights", 134_515_008) == "135 million"
     assert (_text("here_bytes", 5 * GB), _text("here", True)) == ("5.0 GB", "yes")
@@ -215,6 +238,39 @@ def test_rm_says_what_is_freed_and_what_stays(machine: ToyMachine) -> None:
     assert "removed large\n" in done.out
     assert "freed 0 bytes" not in done.out
     assert is_empty(machine)
+    assert machine.blobs == []
+
+
+def test_rm_says_what_is_not_here(machine: ToyMachine) -> None:
+    told = assert_one_complaint_of(machine, 3, "rm", "small")
+    assert "small is not on this machine: `localspec list`" in told
+    machine.succeed("pull", "large")
+    done = machine.run("rm", "small", "large")
+    assert (done.code, "removed large\n" in done.out) == (3, True)
+    assert "small is not on this machine" in done.err
+
+
+def test_a_model_in_use_is_removed_only_if_that_is_meant(machine: ToyMachine) -> None:
+    machine.succeed("pull", "both")
+    machine.succeed("config", "set", "model", "both")
+    told = assert_one_complaint_of(machine, 2, "rm", "both")
+    assert "both is your default model: to remove large all the same, give --yes" in told
+    assert machine.blobs
+    machine.succeed("rm", "both", "--yes")
+    assert machine.blobs == []
+
+
+def test_a_model_that_another_program_has_loaded_is_removed_only_if_that_is_meant(
+    machine: ToyMachine, smollm2_path: Path
+) -> None:
+    machine.succeed("import", str(smollm2_path), "--name", "mine", "--copy")
+    (file,) = machine.blobs
+    model = LlamaModel(file, LoadOptions())
+    told = assert_one_complaint_of(machine, 2, "rm", "mine")
+    assert "a program has mine loaded: to remove mine all the same, give --yes" in told
+    assert machine.blobs == [file]
+    model.close()
+    machine.succeed("rm", "mine")
     assert machine.blobs == []
 
 
@@ -273,7 +329,9 @@ def test_recommendations_are_lines_with_speed_and_memory(
     memory = Memory("RAM", 32 * GB, 60e9, free_bytes=14 * GB)
     monkeypatch.setattr(pull_verb, "memories", lambda _registry: [memory])
     monkeypatch.setattr(pull_verb, "taken_by_others", lambda: (1.5, 2))
-    monkeypatch.setattr(rows, "is_here", lambda model: model and model.name == "gemma4-26b-a4b")
+    monkeypatch.setattr(
+        model_list, "is_here", lambda model: model and model.name == "gemma4-26b-a4b"
+    )
     cli.main(["recommend"], standalone_mode=False)
     out, err = capsys.readouterr()
     first, *_ = out.splitlines()

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from localspec.batch.batch import Tally
 from localspec.cli import progress
 from localspec.cli.batch import progress_text, summary
-from localspec.cli.progress import ProgressLine
+from localspec.cli.progress import ProgressLine, print_list, print_table
 from localspec.display import cut, duration_text
 from localspec.models.transfer import Progress as Transfer
 
@@ -126,14 +126,20 @@ def test_a_log_has_a_line_for_each_source(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_measurement_says_of_what_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    for terminal, told in [
-        (True, "measuring toy for --exact on this machine  20%, 80 s left"),
-        (False, "localspec: measured 10%, 90 s left"),
+    where, skip = " on this machine", " (--draft off needs none)"
+    for terminal, name, told in [
+        (True, "toy for --exact", f"measuring toy for --exact{where}  20%, 80 s left"),
+        (True, "toy", f"measuring toy{where}{skip}  20%, 80 s left"),
+        (True, "toy" * 9, f"measuring {'toy' * 9}{where}  20%, 80 s left"),
+        (False, "toy for --exact", f"localspec: measuring toy for --exact{where}"),
+        (False, "toy for reading", f"localspec: measuring toy for reading{where}"),
+        (False, "toy", f"localspec: measuring toy{where}{skip}"),
+        (False, "toy", "localspec: measured 10%, 90 s left"),
     ]:
         watched = Watched(monkeypatch, terminal=terminal)
         with watched.line as line:
             for share in (0.0, 0.1, 0.2, 0.4):
-                line.measure("toy for --exact", share)
+                line.measure(name, share)
                 watched.now += 10.0
         assert told in (watched.drawn if terminal else watched.lines)
 
@@ -143,8 +149,53 @@ def test_sentences_are_short() -> None:
     assert text == "30 done, 2 failed, 20 s left, 50.0 tokens/s"
     assert progress_text(Tally(3), 0.0, 0.5, 0.5) == "3 done"
     assert "line 1: empty" in summary(Tally(0, 1, first_error="line 1: empty"), 0.0)
+    told = summary(Tally(7, 1), 1.0, resumed=True)
+    assert told.endswith("nothing was left to answer; --retry-failed answers what failed again")
+    assert summary(Tally(7), 1.0, resumed=True).endswith("nothing was left to answer")
     assert summary(Tally(3, 1, 50), 10.0) == "3 answered · 1 failed · 50 tokens, 5.0 tokens/s"
     seconds = {0.2: "0 s", 99: "99 s", 100: "2 min", 5900: "98 min", 6600: "1 h 50 min"}
     assert {each: duration_text(each) for each in seconds} == seconds
     assert [cut(each, 3) for each in ("abc", "abcd")] == ["abc", "ab…"]
     assert (cut(f"{WIDE[-1]}bcd", 3), cut("abc", 0)) == (f"{WIDE[-1]}…", "")
+
+
+def test_no_table_breaks_a_word_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        ("one", "100 MB", "about ten tokens a second, estimated, and 3 GB of memory"),
+        ("two and more", "9 GB", "chat · needs 8 GB · tools"),
+    ]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("localspec.cli.progress.columns_of", lambda _: 50)
+    print_table(rows, whole=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "one           100 MB  about ten tokens a second,",
+        "                      estimated, and 3 GB of",
+        "                      memory",
+        "two and more  9 GB    chat · needs 8 GB · tools",
+    ]
+    monkeypatch.setattr("localspec.cli.progress.columns_of", lambda _: 45)
+    print_table(rows)
+    assert capsys.readouterr().out.splitlines() == [
+        "one           100 MB  about ten tokens a…",
+        "two and more  9 GB    chat · needs 8 GB",
+    ]
+    monkeypatch.setattr("localspec.cli.progress.columns_of", lambda _: 30)
+    print_table([("sha256", "0" * 40)], whole=True)
+    print_table(rows)
+    assert capsys.readouterr().out.splitlines() == [
+        f"sha256  {'0' * 40}",
+        "one  100 MB  about ten tokens…",
+        "two and more  9 GB  chat",
+    ]
+
+
+def test_what_a_list_says_where_it_is_empty_is_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    err = Stderr(terminal=True)
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr("localspec.display.columns_of", lambda _: 30)
+    print_list([], [], "no models yet: `localspec pull NAME` downloads one", json_=False)
+    assert err.getvalue() == "no models yet: `localspec pull\nNAME` downloads one\n"

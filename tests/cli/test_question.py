@@ -157,11 +157,18 @@ def test_files_by_option_and_by_mention(tmp_path: Path, capsys: pytest.CaptureFi
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("apples")
     (tmp_path / "notes").mkdir()
-    typed = "Compare with @b.txt, please, @nothing"
+    typed = "Compare with @b.txt, please, @nothing @notes"
     message = QuestionFlags(("a.txt", "b.txt")).message(typed, NO_DOCS, typed)
     assert [each.name for each in message.documents] == ["a.txt", "b.txt"]
     assert ("apples" in message.text, message.typed) == (True, typed)
-    assert "@nothing: sent as text" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no file matches @nothing: sent as text" in told
+    assert "@notes is a folder, sent as text: name files in it, or index it" in told
+    (tmp_path / "none.txt").write_text("\n")
+    for quiet in (False, True):
+        QuestionFlags(("none.txt", "a.txt")).message("Hi", NO_DOCS, quiet=quiet)
+        told = "localspec: none.txt is empty: nothing of it is read\n"
+        assert capsys.readouterr().err == ("" if quiet else told)
     from_stdin = QuestionFlags().message("Review.\n\n@a.txt", NO_DOCS, "Review.")
     assert from_stdin.documents == ()
     for files, text, told in (
@@ -199,6 +206,21 @@ def test_pictures_sounds_and_texts_are_attached_in_their_places(tmp_path: Path) 
         ("film.mp4", "not UTF-8 text"),
     ):
         refuses(told, QuestionFlags((name,)).message, "Hi", NO_DOCS, "Hi")
+
+
+def test_pipes_and_devices_are_files(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b"apples\n")
+    os.close(write)
+    os.mkfifo(tmp_path / "fifo")
+    pipe = f"/dev/fd/{read}"  # as of `-f <(echo apples)`
+    try:
+        message = QuestionFlags((pipe, "/dev/null")).message("Hi", NO_DOCS, "Hi")
+    finally:
+        os.close(read)
+    assert message.documents == (DocumentPart(pipe, "apples"), DocumentPart("/dev/null", ""))
+    mentioned = QuestionFlags().message("Hi @fifo", NO_DOCS, "Hi @fifo")  # which nobody writes to
+    assert mentioned.documents == ()
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -283,13 +305,13 @@ def bring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         yield run
 
 
-def test_stdin_follows_the_prompt_and_is_bounded(
+def test_stdin_comes_before_the_prompt_and_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bring: Callable[..., None]
 ) -> None:
     for path in [None, tmp_path / "stdin"]:
         for content, prompt in [
-            (b"a tree\n", "What is it?\n\na tree"),
-            (b"\xef\xbb\xbf\xc3\xa9\r\n \n\n", "What is it?\n\né\r\n "),
+            (b"a tree\n", "a tree\n\nWhat is it?"),
+            (b"\xef\xbb\xbf\xc3\xa9\r\n \n\n", "é\r\n \n\nWhat is it?"),
             (b" \n\n", "What is it?"),
         ]:
             bring(content, path)

@@ -11,8 +11,8 @@ import pytest
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options.recording import Switch
-from localspec.storage.token_log import FILE as STORE_FILE
-from localspec.storage.token_log import TokenLog
+from localspec.plugins.store.token_log import FILE as STORE_FILE
+from localspec.plugins.store.token_log import TokenLog
 from localspec.telemetry.log import FILE, read_records
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started, succeed
 from tests.llama import tiny_models
@@ -90,6 +90,15 @@ def test_conversations_are_listed_searched_tagged_and_exported(tmp_path: Path) -
     assert json.loads(history(tmp_path, "show", "#1", "--json").out)["pair"] == "toy"
     history(tmp_path, "export", "2", "tejo.json")
     assert json.loads((tmp_path / "tejo.json").read_text())["title"] == "Where is the Tejo?"
+    kept = (tmp_path / "tejo.json").read_bytes()
+    refused = history(tmp_path, "export", "1", "tejo.json")
+    assert_one_complaint(refused, 2, "name another file, or give --force")
+    assert (tmp_path / "tejo.json").read_bytes() == kept
+    assert history(tmp_path, "export", "1", "tejo.json", "--force").code == 0
+    assert "Douro" in (tmp_path / "tejo.json").read_text()
+    printed = history(tmp_path, "export", "1", "-")
+    assert printed.out.startswith("# Where is the Douro?\n")
+    assert not (tmp_path / "-").exists()
     for name, code in (("x", 2), ("9", 1)):
         done = history(tmp_path, "show", name)
         assert_one_complaint(done, code, name)
@@ -142,7 +151,10 @@ def notes(tmp_path: Path) -> Path:
 def test_a_folder_is_indexed(place: dict[str, str], notes: Path, tmp_path: Path) -> None:
     added = localspec("index", "add", ".", env=place, cwd=notes)
     assert (added.code, added.out) == (0, "")
-    assert added.err == "localspec: my-notes: 1 files, 1 passages (1 added, 1 not text)\n"
+    assert (
+        added.err
+        == f"localspec: my-notes: 1 files, 1 passages (1 added, 1 not text)\nlocalspec: not text: {notes / 'picture.png'}\n"
+    )
     found = localspec("index", "search", "green", "tea", env=place, cwd=notes)
     assert found.out == "tea.md:1-3  Tea\n    # Tea Green tea needs eighty degrees.?[2J\n"
     (notes / "tea.md").write_text("Black tea needs ninety degrees.")
@@ -180,14 +192,14 @@ def test_vectors_are_kept_up_to_date(place: dict[str, str], notes: Path, tmp_pat
     (notes / "tea.md").write_text("Black tea needs ninety degrees.")
     assert "1 new vectors by tiny" in index("update").err
     assert index("add", ".", "-n", "old").code == 0
-    assert "vectors" not in index("add", ".", "-n", "old", LOCALSPEC_VECTORS="tiny").err
+    assert " vectors" not in index("add", ".", "-n", "old", LOCALSPEC_VECTORS="tiny").err
     assert "new: 1 new vectors" in index("add", ".", "-n", "new", LOCALSPEC_VECTORS="tiny").err
     assert localspec("rm", "tiny", env=place).code == 0
     left = index("search", "tea", "-n", "my-notes")
     assert "tea.md" in left.out
     assert "localspec pull tiny" in left.err
     again = index("add", ".", "--vectors", "off")
-    assert (again.code, "vectors" in again.err) == (0, False)
+    assert (again.code, " vectors" in again.err) == (0, False)
     by_name = {each["name"]: each for each in json.loads(index("status", "--json").out)}
     assert by_name["my-notes"]["vectors"] is None
 
@@ -196,6 +208,7 @@ def test_watching_takes_in_what_changes(place: dict[str, str], notes: Path) -> N
     assert localspec("index", "add", ".", env=place, cwd=notes).code == 0
     with started("index", "watch", "--every", "1", env=place) as process:
         assert b"1 files, 1 passages" in process.stderr.readline()
+        assert b"not text: " in process.stderr.readline()
         (notes.parent / "new.md").write_text("Cocoa is stirred.")
         (notes.parent / "new.md").rename(notes / "new.md")  # it is never seen half written
         assert b"(1 added" in process.stderr.readline()
@@ -255,8 +268,10 @@ def test_records_are_shown_exported_and_wiped(tmp_path: Path, elsewhere: dict[st
     (tmp_path / "telemetry").mkdir()
     (tmp_path / "telemetry" / FILE).write_bytes(b"no record at all, not even nearly" * 99)
     assert_one_complaint(localspec("stats", env=elsewhere), 1)
-    assert "deleted all records" in localspec("stats", "--wipe", env=elsewhere).err
-    assert "no records" in localspec("stats", "--wipe", env=elsewhere).err
+    refused = localspec("stats", "--wipe", env=elsewhere)
+    assert (refused.code, "give --yes" in refused.err) == (2, True)
+    assert "deleted all records" in localspec("stats", "--wipe", "--yes", env=elsewhere).err
+    assert "no records" in localspec("stats", "--wipe", "--yes", env=elsewhere).err
     with recording(tmp_path / "telemetry") as talk:
         talk.reply(rounds=60, asked=POEM)
     done = succeed("stats", env=elsewhere)
@@ -273,6 +288,11 @@ def test_records_are_shown_exported_and_wiped(tmp_path: Path, elsewhere: dict[st
     assert localspec("stats", "--html", str(page), env=elsewhere).out == ""
     assert "by kind of text" in page.read_text(encoding="utf-8")
     assert page.stat().st_mode & 0o777 == 0o600
+    assert localspec("stats", "--html", str(page), env=elsewhere).code == 0
+    page.write_text("<!doctype html>\n<title>My page")
+    done = localspec("stats", "--html", str(page), env=elsewhere)
+    assert_one_complaint(done, 2, "is not of this command: name another file")
+    assert page.read_text().endswith("My page")
     with recording(tmp_path / "telemetry") as talk:
         for _ in range(6):
             talk.reply(rounds=60, asked=POEM)
@@ -299,7 +319,13 @@ def test_recorded_drafts_are_exported(tmp_path: Path, elsewhere: dict[str, str])
     written = localspec("stats", "--export", str(file), "--context", "8", env=elsewhere)
     assert (written.code, written.out, file.read_text()) == (0, "", done.out)
     assert file.stat().st_mode & 0o777 == 0o600
-    localspec("stats", "--wipe-text", env=elsewhere)
+    assert localspec("stats", "--export", str(file), env=elsewhere).code == 0
+    file.write_text("my own")
+    assert_one_complaint(
+        localspec("stats", "--export", str(file), env=elsewhere), 2, "another file"
+    )
+    assert file.read_text() == "my own"
+    localspec("stats", "--wipe-text", "--yes", env=elsewhere)
     assert_one_complaint(localspec("stats", "--export", "-", env=elsewhere), 1)
     assert localspec("stats", env=elsewhere).code == 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.command import PLAIN, assert_one_complaint, localspec, started, succeed
 from tests.models.gguf_builder import TOKENS, model_file
-from tests.workers import free_address, require_rpc
+from tests.plugins.workers.workers import free_address, require_rpc
 
 pytestmark = pytest.mark.slow
 

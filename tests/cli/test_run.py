@@ -58,6 +58,7 @@ def test_the_figures_of_json_agree(counting: dict[str, Any]) -> None:
     tokens = counting["usage"]["completion_tokens"]
     assert (counting["stop_reason"], tokens) == ("length", 40)
     speculation, timings = counting["speculation"], counting["timings"]
+    assert speculation["reason"].startswith("on: lookup drafted in ")
     assert 0 < speculation["accepted"] <= speculation["drafted"]
     assert speculation["accepted"] + speculation["rounds"] == tokens - 1  # prefill gives the first
     rate = speculation["accepted"] / speculation["drafted"]

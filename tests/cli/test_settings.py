@@ -1,14 +1,18 @@
 """`localspec config`, the first run and `doctor`: settings with their origins, what a person is asked, and what is not well."""
 
+import importlib
 import io
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -21,15 +25,16 @@ from localspec.config.files import user_file
 from localspec.config.keys import KEYS
 from localspec.diagnosis.doctor import Fact
 from localspec.errors import LocalspecError, ModelUnavailable
-from localspec.launch.rows import ModelRow
-from localspec.llama.chosen import builds_dir
+from localspec.llama.selection import builds_dir
 from localspec.models.registry import load_registry
+from localspec.plan.model_list import ModelRow
 from localspec.setup.plan import GpuFinding
 from tests.cli.command import localspec, succeed
 from tests.support.checks import refuses
 from tests.tui.terminal import Terminal
 
 Call = Callable[..., Result]
+pull = importlib.import_module("localspec.cli.pull")
 
 
 @pytest.fixture
@@ -49,7 +54,7 @@ def show(env: dict[str, str], folder: Path, **variables: str) -> dict[str, list[
 def test_every_setting_has_value_and_origin(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     lines = show(elsewhere, tmp_path, LOCALSPEC_CTX="99")
     file = str(tmp_path / "settings/config.toml")
-    assert list(lines) == list(KEYS)
+    assert list(lines) == ["model", *list(KEYS)[2:]], "a pair and a target are one model"
     assert lines["temperature"] == ["0.5", file]
     assert lines["ctx"] == ["99", "LOCALSPEC_CTX"]
     assert lines["top_k"] == ["40", "default"]
@@ -64,8 +69,9 @@ def test_every_setting_has_value_and_origin(tmp_path: Path, elsewhere: dict[str,
     Path(file).unlink()
     qwen = show(elsewhere, tmp_path, LOCALSPEC_PAIR="qwen3-4b")
     assert qwen["temperature"] == ["0.6", "recommended", "for", "qwen3-4b"]
-    assert show(elsewhere, tmp_path)["pair"][:2] == ['"smollm2-135m"', "default,"]
-    assert show(elsewhere, tmp_path, LOCALSPEC_TARGET="qwen3-4b")["pair"] == ["-", "default"]
+    assert show(elsewhere, tmp_path)["model"][:2] == ['"smollm2-135m"', "default,"]
+    for name in ("LOCALSPEC_PAIR", "LOCALSPEC_TARGET"):
+        assert show(elsewhere, tmp_path, **{name: "qwen3-4b"})["model"] == ['"qwen3-4b"', name]
 
 
 def test_a_setting_that_is_gone_can_be_removed(tmp_path: Path, elsewhere: dict[str, str]) -> None:
@@ -115,12 +121,58 @@ def test_settings_are_set_and_unset(
     assert tomllib.loads(user_file().read_text()) == settings
 
 
+def test_a_bad_value_is_mended_by_the_program(call: Call) -> None:
+    file = user_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for bad, words in [
+        ('temperature = "x"', ("unset", "temperature")),
+        ('temperature = "x"', ("set", "temperature", "0.5")),
+        ("temprature = 1", ("unset", "temprature")),
+    ]:
+        file.write_text(f"{bad}\nctx = 512\n")
+        call(*words)
+        left = {"ctx": 512, **({"temperature": 0.5} if words[0] == "set" else {})}
+        assert tomllib.loads(file.read_text()) == left
+    file.write_text('temperature = "x"\ntop_k = "y"\n')
+    assert "'top_k'" in call("unset", "temperature").stderr
+    assert tomllib.loads(file.read_text()) == {"top_k": "y"}, "and what is still wrong is said"
+    file.write_text("no TOML\n")
+    refuses("is not TOML", call, "set", "temperature", "0.5")
+    assert file.read_text() == "no TOML\n"
+
+
+def test_doctor_names_unreadable_settings_and_no_variable_that_is_not_set(
+    bare_machine: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.toml").write_text("no TOML\n")
+    env = {name: text for name, text in bare_machine.items() if name != "HF_HUB_OFFLINE"}
+    printed = localspec("doctor", env={**env, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}).out
+    assert re.search("HF_HUB_OFFLINE +not set", printed)
+    assert "not checked, your settings cannot be read" in printed
+    printed = localspec("doctor", env={**env, "HF_HUB_OFFLINE": "1"}).out
+    assert re.search("HF_HUB_OFFLINE +set", printed)
+
+
+def test_one_value_is_printed_alone(call: Call) -> None:
+    call("set", "temperature", "0.3")
+    call("set", "model", "qwen3-4b")
+    for name, printed in [
+        ("temperature", "0.3\n"),
+        ("model", "qwen3-4b\n"),
+        ("pair", "qwen3-4b\n"),
+        ("system", "\n"),
+        ("exact", "false\n"),
+    ]:
+        assert call("get", name).stdout == printed
+    refuses("did you mean temperature", call, "get", "temperture")
+
+
 def test_what_cannot_be_set_changes_nothing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     for words, told in [
         ("temperture 1", "did you mean temperature"),
         ("xyzzy 1", "'xyzzy': use one of model, pair"),
         ("temperature warm", "'warm', but takes a number"),
-        ("temperature -1", "temperature cannot be used: .* 0 or more"),
+        ("temperature -1", "temperature is -1.0: .* 0 or more"),
         ("telemetry perhaps", "telemetry"),
         ("model qwen3", "did you mean qwen3-0.6b"),
     ]:
@@ -140,6 +192,7 @@ def test_what_was_edited(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyP
     refuses("line 1: 'temprature'", call, "edit")
 
 
+PAIRS = load_registry().pairs
 EVERY = [
     ModelRow("gemma3-1b", 10**9, False, True, "chat", True, 14.0),
     ModelRow("qwen3-4b", 10**9, True, True, "reasoning", True, 8.5, True, own=True),
@@ -158,6 +211,7 @@ class Typed(io.StringIO):
 def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
     monkeypatch.setattr("localspec.cli.first_run.measured_choices", lambda: EVERY)
+    monkeypatch.setattr(pull, "bytes_of_download", lambda _: None)
     return tmp_path / "config.toml"
 
 
@@ -213,10 +267,98 @@ def test_a_model_that_is_here_stays_when_a_download_fails(
     assert "gemma3-1b cannot be had: no connection; choose another" in capsys.readouterr().err
 
 
-def test_choosing_none(own_settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for typed in ["n\n", ""]:
+def test_without_the_hub_what_other_sources_have_comes_first(
+    own_settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(own_settings.parent / "data"))
+    fetched = list[str]()
+
+    def fetch(name: str) -> None:
+        fetched.append(name)
+        if name != "smollm2-135m":
+            raise ModelUnavailable(f"{name} could not be downloaded (hub: no connection)")
+
+    monkeypatch.setattr("localspec.cli.pull.download", fetch)
+    rows = [replace(EVERY[0], pair=PAIRS["gemma3-1b"]), EVERY[2]]
+    rows[1] = replace(rows[1], here=False, pair=PAIRS["smollm2-135m"])
+    monkeypatch.setattr("localspec.cli.first_run.measured_choices", lambda: rows)
+    monkeypatch.setattr("localspec.cli.first_run._has_route", lambda: True)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    # The demo is the last; only where the download of another failed, the first.
+    assert chosen("1\n\n", monkeypatch).launch.pair == "smollm2-135m"
+    assert fetched == ["gemma3-1b", "smollm2-135m"]
+    own_settings.unlink()
+    monkeypatch.setattr("localspec.cli.first_run._has_route", lambda: False)
+    capsys.readouterr()
+    assert chosen("\n", monkeypatch).launch.pair == "smollm2-135m"
+    assert "The hub cannot be reached (this machine has no network)" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    own_settings.unlink()
+    (file := own_settings.parent / "My.gguf").write_bytes(b"GGUF")
+    assert chosen(f"{file}\n", monkeypatch).launch.target == str(file)
+
+
+def test_the_size_of_a_download_is_that_of_all_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    target = load_registry().model("qwen3.5-0.8b")
+    assert target.mmproj is not None
+    assert pull.bytes_of_download("qwen3.5-0.8b") == target.size_bytes + target.mmproj.size_bytes
+    partial = tmp_path / "partial" / target.sha256 / "blob"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(b"x" * 1000)
+    assert pull.bytes_of_download("qwen3.5-0.8b") == target.loaded_bytes - 1000
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelUnavailable) as failure:
+        pull.download("qwen3.5-0.8b")
+    assert " MB" not in str(failure.value), "of one file, beside the size of all"
+
+
+def test_on_a_narrow_terminal_the_first_run_breaks_no_word(
+    own_settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in ("localspec.display", "localspec.cli.first_run"):
+        monkeypatch.setattr(f"{module}.columns_of", lambda _: 40)
+    refuses("no model chosen", chosen, "smolm2\na\nn\n", monkeypatch)
+    printed = capsys.readouterr().err
+    lines = printed.replace("none): ", "none):\n").splitlines()
+    assert max(map(len, lines)) <= 40
+    words = " ".join(printed.split())
+    assert "These are on this machine, or suit it best: 1 " in words
+    assert "Enter for 1, or type a number or a name (a: list all, n: none):" in words
+    assert not own_settings.exists()
+
+
+def test_a_name_that_is_misspelt_and_the_list_of_all(
+    own_settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuses("no model chosen", chosen, "smolm2\na\nn\n", monkeypatch)
+    printed = capsys.readouterr().err
+    assert "no model matches 'smolm2': did you mean smollm2-135m" in printed
+    listed = printed[printed.rindex("no model matches") :]
+    numbers = [int(each) for each in re.findall(r"^ *(\d+) ", listed, re.MULTILINE)]
+    assert numbers == [*range(len(numbers), 0, -1)], "the best are above the next question"
+    assert len(numbers) > 1
+    assert all(len(line) <= 80 for line in printed.splitlines() if line[:3].strip().isdecimal())
+    assert not own_settings.exists()
+
+
+def test_choosing_none(
+    own_settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for typed in ["n\n", "", "99\nn\n"]:
         refuses("localspec config set model NAME", chosen, typed, monkeypatch)
         assert not own_settings.exists()
+    assert "there is no number 99: type one from 1 to " in capsys.readouterr().err
+
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.termui.visible_prompt_func", interrupted)
+    with pytest.raises(click.Abort):  # code 130 as everywhere; the end of stdin, above, is a no
+        chosen("", monkeypatch)
 
 
 @pytest.mark.usefixtures("own_settings")
@@ -343,3 +485,55 @@ def test_setup_asks_nothing_without_a_terminal() -> None:
     done = localspec("setup", "--for", "cpu", "--rebuild")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "--yes" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("tensor_split", "nonsense", "it takes a number for each device"),
+        ("server", "nonsense", "give an address like"),
+        ("workers", "nonsense", "is not HOST:PORT"),
+        ("template_kwargs", '{"enable_thinking": true}', "set think instead"),
+    ],
+)
+def test_what_every_run_would_refuse_is_not_set(
+    tmp_path: Path, bare_machine: dict[str, str], name: str, value: str, words: str
+) -> None:
+    place = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path / "own")}
+    refused = localspec("config", "set", name, value, env=place, cwd=tmp_path)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert words in refused.err
+    assert not (tmp_path / "own/config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("device", "nonsense", "there is no device 'nonsense' here"),
+        ("draft_device", "nonsense", "there is no device 'nonsense' here"),
+        ("temperature", "9", "0 to 1.5 is usual"),
+        ("repeat_penalty", "1000", "1 to 1.3 is usual"),
+        ("max_tokens", "999999999999", "no context holds an answer"),
+        ("vectors", "nonsense", "no model matches 'nonsense'"),
+        ("draft_model", "nonsense", "no model matches 'nonsense'"),
+        *((each, "nowhere", "there is no nowhere here yet") for each in ("mmproj", "gate", "server_key_file", "mirrors", "draft_lora")),
+    ],
+)  # fmt: skip
+def test_what_may_be_here_later_is_set_with_a_note(
+    tmp_path: Path, bare_machine: dict[str, str], name: str, value: str, words: str
+) -> None:
+    place = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path / "own")}
+    done = localspec("config", "set", name, value, env=place, cwd=tmp_path)
+    assert (done.code, done.err.count("\n")) == (0, 2)
+    assert words in done.err
+    assert name in tomllib.loads((tmp_path / "own/config.toml").read_text())
+
+
+def test_rules_of_a_gate_that_cannot_be_used_are_not_set(
+    tmp_path: Path, bare_machine: dict[str, str]
+) -> None:
+    (tmp_path / "rules.toml").write_text("nonsense = 1")
+    place = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path / "own")}
+    refused = localspec("config", "set", "gate", "rules.toml", env=place, cwd=tmp_path)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "rules.toml" in refused.err

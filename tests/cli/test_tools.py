@@ -7,33 +7,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.cli import tools
 from localspec.cli.prompt import DocsFlags, QuestionFlags
 from localspec.cli.run import AnswerWriter, OutputFlags
 from localspec.cli.tools import RepliesAndCalls, ToolFlags, pressed_answer
-from localspec.decoding.cancel import Cancelled
 from localspec.decoding.round import Spent, StopReason
-from localspec.engine.engine import FirstRequest, Interrupted, NoSignals
-from localspec.engine.protocol import Load
-from localspec.launch import local_engine
-from localspec.launch.local_engine import before_question
 from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
 from localspec.retrieval.index import VectorModel, open_index
 from localspec.session.approval import typed_decision
 from localspec.toolbox.permissions import Decision
-from tests.chat.test_calling import assistant
-from tests.chat.toy_calls import NOW
-from tests.chat.toy_tokenizer import shown
 
 BLOCK = '```json\n{"name": "list_folder", "arguments": {}}\n```'
 LAST = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
@@ -56,45 +45,6 @@ def test_vectors_that_cannot_be_used_are_reported_once(capsys: pytest.CaptureFix
     ToolFlags(tools=True).runner(docs, offline=True)
     QuestionFlags().message("How hot is tea?", docs)
     assert capsys.readouterr().err.count("localspec pull gone") == 1
-
-
-def test_the_kept_part_of_a_prompt_ends_before_its_question() -> None:
-    speaker = assistant("x")
-    before = (Message.system("Be brief."), Message.user("hello"), Message.assistant("x"))
-    request = Request(0, (*before, Message.user("And?")), ReplyOptions(), tools=(NOW,))
-    conversation = Conversation(None, request.messages, tools=request.tools)
-    text = shown(speaker.prompt_tokens(conversation)[: before_question(speaker, request)])
-    assert text.endswith("<|im_start|>user\n")
-    assert "Be brief." in text
-    assert "hello" not in text
-
-
-def test_a_question_is_saved_once_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its context is counted first, and a second load for a larger one may be interrupted."""
-    speaker, saved, loads = assistant("x"), list[bool](), count()
-    target = SimpleNamespace(n_ctx=8, model=SimpleNamespace(n_ctx_train=4096))
-    runtime = SimpleNamespace(
-        assistant=speaker, target=target, costs=None, drafting=None, held=None
-    )
-    plan = SimpleNamespace(options=SimpleNamespace(n_ctx=4096), target=Path("x"))
-
-    def load(*_: object, **__: object) -> object:
-        if next(loads):
-            raise Cancelled
-        return runtime
-
-    monkeypatch.setattr(local_engine, "make_plan", lambda *_, **__: plan)
-    monkeypatch.setattr(local_engine, "load_plan", load)
-    monkeypatch.setattr(local_engine, "may_need_more", lambda *_: True)
-
-    def request() -> Request:
-        saved.append(False)
-        return Request(0, (Message.user("hello"),), ReplyOptions())
-
-    first = FirstRequest("hello", request)
-    with pytest.raises(Interrupted):
-        local_engine.local_engine(Load(), lambda _: None, NoSignals(), None, first, print)
-    assert (next(loads), saved) == (2, [False])
 
 
 @pytest.mark.parametrize(

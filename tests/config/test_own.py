@@ -51,7 +51,7 @@ VALUES = {
 
 @pytest.mark.parametrize(
     ("rounds", "is_link"),
-    [(ROUNDS, False), (ROUNDS, True), pytest.param(50, False, marks=pytest.mark.slow)],
+    [(ROUNDS, False), (ROUNDS, True), pytest.param(20, False, marks=pytest.mark.slow)],
 )
 def test_ten_settings_at_once_are_all_kept(
     directory: Path, tmp_path: Path, rounds: int, is_link: bool

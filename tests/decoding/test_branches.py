@@ -4,18 +4,18 @@ from collections import Counter
 
 import pytest
 
-from lab.simulator.catalogue import build
-from lab.simulator.contenders import Contender, adaptive, chains
-from lab.simulator.loop import Run, plain_seconds, run
-from lab.simulator.pair import VirtualModel
-from lab.simulator.world import World
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.branches import RIGHT, choose_branches, right_after
+from localspec.decoding.drafters.draft_length import Worth
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.drafters.worth import Worth
+from localspec.decoding.drafters.vocab_map import SharedIds
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
+from tests.decoding.simulator.catalogue import build
+from tests.decoding.simulator.contenders import Contender, adaptive, chains
+from tests.decoding.simulator.loop import Run, plain_seconds, run
+from tests.decoding.simulator.pair import VirtualModel
+from tests.decoding.simulator.world import World
 from tests.decoding.test_model_drafter import propose
 from tests.toy import GREEDY, CachedModel, random_table
 

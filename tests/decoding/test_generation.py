@@ -9,7 +9,7 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.drafters.spelling import SharedIds
+from localspec.decoding.drafters.vocab_map import SharedIds
 from localspec.decoding.generation import Limits, LoopGuard
 from localspec.decoding.model import Logits, Role
 from localspec.decoding.noise import Noise

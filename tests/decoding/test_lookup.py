@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.copying import CopySource, PastSource, predicted
+from localspec.decoding.drafters.copying import CopySource, predicted
+from localspec.decoding.drafters.draft_length import best_length
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter, make
-from localspec.decoding.drafters.register import DRAFTERS, Material
-from localspec.decoding.drafters.store import StoreDrafter
-from localspec.decoding.drafters.worth import best_length
+from localspec.decoding.drafters.register import DrafterContext, drafters
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
@@ -31,7 +30,8 @@ from localspec.decoding.round import Draft, Round, Verdict
 from localspec.decoding.speculative import speculative_round
 from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
-from localspec.storage.token_log import TokenLog
+from localspec.plugins.store.drafter import PastSource, StoreDrafter
+from localspec.plugins.store.token_log import TokenLog
 from tests.decoding.worlds import FLAT, SaidTwice, SomeResidues, random_world, reference, seeds
 from tests.toy import GREEDY, SAMPLED, CachedModel, random_table, run_to_end
 
@@ -170,7 +170,7 @@ def test_where_a_draft_begins_and_ends() -> None:
     for fixed, length in ((True, 5), (False, 2)):  # a fixed one copies after five tokens
         for matched in (length - 1, length):
             text = [*range(10), 50, *range(10 - matched, 10)]
-            drafter = following(text, make(Material((), fixed=fixed)))
+            drafter = following(text, make(DrafterContext((), fixed=fixed)))
             assert bool(propose(drafter, text, 3).tokens) is (matched == length)
 
 
@@ -244,7 +244,7 @@ def test_a_place_is_followed_while_it_is_right_and_searched_anew_when_it_is_not(
     source.begin([9, 8, 7])
     assert (source.length, source.follow(6)) == (0, None)
     assert StoreDrafter.reserve > LookupDrafter.reserve + 5, "most of the budget is for others"
-    made = DRAFTERS["store"].make(Material((), past=SaidTwice(SAID)))
+    made = drafters()["store"].make(DrafterContext((), shared=SaidTwice(SAID)))
     made.begin([100, 101, 102], SAMPLED)
     assert propose(made, [], 1).tokens == (103,)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import Drafter, Plan
 from localspec.decoding.drafters.heads import HeadsDrafter
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.drafters.spelling import SharedIds
+from localspec.decoding.drafters.vocab_map import SharedIds
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise

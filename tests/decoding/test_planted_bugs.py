@@ -17,7 +17,7 @@ from localspec.decoding import speculative
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.constraint import AnswerConstraint
 from localspec.decoding.drafters.model import GrowingDraft, ModelDrafter
-from localspec.decoding.drafters.spelling import SharedIds
+from localspec.decoding.drafters.vocab_map import SharedIds
 from localspec.decoding.generation import Generation
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import candidates

@@ -7,8 +7,8 @@ import pytest
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
+from localspec.decoding.drafters.draft_length import Worth, best_length
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
-from localspec.decoding.drafters.worth import Worth, best_length
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.policy import MOST_LOST, AdaptivePolicy, Budget
 from localspec.decoding.round import Draft, Round, Spent, Verdict

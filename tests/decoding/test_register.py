@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec import entry_points
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts, PassCosts, window_length
@@ -15,11 +16,11 @@ from localspec.decoding.drafters import register
 from localspec.decoding.drafters.register import (
     DRAFTERS,
     WITHOUT_MODEL,
-    Material,
+    DrafterContext,
     uses_draft_model,
     uses_passes,
 )
-from localspec.decoding.drafters.spelling import SharedIds
+from localspec.decoding.drafters.vocab_map import SharedIds
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
@@ -29,6 +30,7 @@ from localspec.decoding.stats import AcceptanceStats
 from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
+from localspec.plugins.store import DRAFTER
 from tests.decoding.worlds import SaidTwice
 from tests.toy import CachedModel, Reply, Stopwatch, ToySequences, counting, to_its_end
 
@@ -84,8 +86,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(register, "DRAFTERS", dict(DRAFTERS))
     register.drafters.cache_clear()
+    entry_points._read.cache_clear()
     yield tmp_path
     register.drafters.cache_clear()
+    entry_points._read.cache_clear()
     sys.modules.pop("series", None)
 
 
@@ -140,15 +144,21 @@ def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(
     drafting = Drafting(1, views, ids, (), CHEAP, longest=31, has_heads=has_heads)
     policy = drafting.policy("auto")
     assert isinstance(policy, AdaptivePolicy)
-    assert [each.name for each in policy.drafters] == ["lookup", *names, "forced", "series"]
+    assert [each.name for each in policy.drafters] == [
+        "lookup",
+        *names,
+        "forced",
+        "client",
+        "series",
+    ]
     if isinstance(model, Heads):
         assert model.fresh == window_length(CHEAP.target, PassCosts((1, 32), (0.05, 0.1)), N_CTX)
 
 
 def test_every_entry_makes_a_drafter_and_a_broken_package_is_named(installed: Path) -> None:
     model = CachedModel(counting(60, 3), N_CTX)
-    for name, entry in DRAFTERS.items():
-        material = Material((), model, SharedIds(60), CHEAP.draft_model, past=SaidTwice([]))
+    for name, entry in {**DRAFTERS, DRAFTER.name: DRAFTER}.items():
+        material = DrafterContext((), model, SharedIds(60), CHEAP.draft_model, shared=SaidTwice([]))
         assert entry.name == entry.make(material).name == name
         assert uses_passes(name) is (name in {"model", "heads"})
         assert entry.needs_draft_model is uses_draft_model(name)

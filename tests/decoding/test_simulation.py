@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lab.simulator.assessment import assess
-from lab.simulator.catalogue import WORLDS, build
-from lab.simulator.contenders import (
+from localspec.decoding.model import Role
+from tests.decoding.simulator.assessment import assess
+from tests.decoding.simulator.catalogue import WORLDS, build
+from tests.decoding.simulator.contenders import (
     Contender,
     MovingAverage,
     adaptive,
@@ -16,12 +17,11 @@ from lab.simulator.contenders import (
     fixed_model,
     plain,
 )
-from lab.simulator.costs import ACROSS, F16
-from lab.simulator.loop import run
-from lab.simulator.pair import Machine, VirtualModel
-from lab.simulator.replay import Choice, Replay
-from lab.simulator.texts import short_replies
-from localspec.decoding.model import Role
+from tests.decoding.simulator.costs import ACROSS, F16
+from tests.decoding.simulator.loop import run
+from tests.decoding.simulator.pair import Machine, VirtualModel
+from tests.decoding.simulator.replay import Choice, Replay
+from tests.decoding.simulator.texts import short_replies
 
 REPLAYED = ["stationary-gpu-0.85", "bimodal-f16", "deep-gpu", "slow-midway-f16"]
 

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser, choose
-from localspec.decoding.constraint import AnswerConstraint, Constraint, Lasting
+from localspec.decoding.constraint import AnswerConstraint, Constraint, MinLength
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
 from localspec.decoding.drafters.heads import HeadsDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.drafters.spelling import SharedIds, Spelling
-from localspec.decoding.drafters.store import StoreDrafter
+from localspec.decoding.drafters.vocab_map import SharedIds, VocabMap
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.noise import Noise
@@ -34,6 +33,7 @@ from localspec.decoding.sampling import candidates
 from localspec.decoding.stats import AcceptanceStats
 from localspec.llama.token_map import TokenMap
 from localspec.options import SamplingParams
+from localspec.plugins.store.drafter import StoreDrafter
 from tests.toy import (
     Asked,
     Brackets,
@@ -166,7 +166,7 @@ class World:
             draft = Renamed(draft.rows, draft.window, _names(self.draft_n_vocab))
         return target, draft
 
-    def spelling(self) -> Spelling:
+    def spelling(self) -> VocabMap:
         if self.vocabulary == SHARED:
             return SharedIds(min(self.n_vocab, self.draft_n_vocab))
         counts = self.n_vocab, self.draft_n_vocab
@@ -187,7 +187,7 @@ class World:
         rule = self.rule(begin)
         if not self.least:
             return rule
-        return Lasting(self.eog, begin + self.least, rule, self.n_vocab)
+        return MinLength(self.eog, begin + self.least, rule, self.n_vocab)
 
     @property
     def least(self) -> float:

@@ -25,9 +25,9 @@ from localspec.llama.devices import Device, devices
 from localspec.llama.safe_widths import SafeWidths
 from localspec.models.registry import load_registry
 from localspec.options import LoadOptions
+from localspec.plugins.store.token_log import FILE
 from localspec.setup.plan import GpuFinding
 from localspec.storage import database
-from localspec.storage.token_log import FILE
 from tests.models.shapes import LLAMA_1B, QWEN3_06B, sparse_model
 from tests.models.test_mmproj import mmproj_file
 from tests.waiting import PATIENCE_S
@@ -230,8 +230,19 @@ def test_the_speed_of_each_stored_model_as_far_as_it_was_measured(tmp_path: Path
         assert text in fact.value
     (fact,) = doctor.speed(tmp_path, costs(Role.DRAFT_MODEL, 0.003, 0.02), lambda *_: None)
     assert fact.value == "3.0 ms per token as draft model"
+    assert fact.state == "ok"
+    known = StoredCosts(PassCosts((1, 16), (0.02, 0.15)), 1)
+    (fact,) = doctor.speed(tmp_path, lambda *_: known, lambda *_: None)
+    assert fact.state == "note"
+    assert "measured while the machine was busy: the next start" in fact.value
     (fact,) = doctor.speed(tmp_path, lambda *_: None, lambda *_: None)
     assert fact.value.startswith("not measured yet")
+
+    def reading(_: Path, options: LoadOptions) -> StoredCosts:
+        return StoredCosts(PassCosts((1, 128), (0.02, 0.64 if options.repack else 0.4)))
+
+    (fact,) = doctor.speed(tmp_path, lambda *_: None, lambda *_: None, reading)
+    assert fact.value == "reads 320 tokens/s, by the faster of two copies"
 
 
 seen: list[str] = []

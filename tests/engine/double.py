@@ -18,6 +18,7 @@ of seconds: then it takes until that file is there.
     sees, hears whether it takes pictures, and sounds (False): five tokens for each, three of them ~ in a question
     fim         tokens for filling in the middle (none)
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
+    clients     whether drafts of clients are weighed (False); needs costs
     fails       {part of a question: [where, at]}: answers that fail after `at` bytes: in a `pass` that llama.cpp refuses,
                 in the `draft` of this reply, or in the `model`, as nobody foresees
     crowded     what others hold that leaves no room (never), in bytes: with as much beside it, nothing is loaded
@@ -49,16 +50,16 @@ from typing import Any
 
 from localspec import errors
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
-from localspec.engine.answering import StateLeftError
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, plain_policy
 from localspec.engine.child import serve
-from localspec.engine.protocol import Downloading, Held, Load, Loading, Measuring, StateSaved
-from localspec.launch.drafting import draft_mode
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring
+from localspec.messages import Held
 from localspec.options import LaunchOptions
+from localspec.plan.draft_mode import draft_mode
+from localspec.plugins.serve.drafts.drafter import ClientDrafter
 from tests import warm
 from tests.chat.toy_calls import GRAMMARS, HERMES
 from tests.chat.toy_encoder import ToyEncoder
@@ -102,8 +103,6 @@ WARM = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subproc
 @dataclass(frozen=True, slots=True, eq=False)
 class Scripted:
     assistant: Assistant
-    save: Callable[[Path, tuple[Segment, ...]], StateSaved]
-    restore: Callable[[Path], tuple[int, tuple[Segment, ...]]]
     policy: Callable[[str, int], Policy]
     costs: PairCosts | None = None
     held: Held = field(default_factory=Held)
@@ -183,31 +182,19 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         fim=document.get("fim", {}),
         media=ToyEncoder(sees, hears) if sees or hears else None,
         model_for=lambda _kind: "seer",
-        costs=None if costs is None else costs.target,
+        costs=costs,
     )
-    policies = [
+    policies: list[Policy] = [
         FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()
         for _ in targets.views
     ]
+    if document.get("clients") and costs is not None:
+        running = set[int]()
+        policies = [
+            AdaptivePolicy(costs.target, 15, [ClientDrafter({END})], 0, running, slot)
+            for slot in range(len(targets.views))
+        ]
     assistant = Assistant(models, policies, notes=tuple(document.get("notes", ())))
-    model = targets.views[0]
-
-    def save(directory: Path, remembered: tuple[Segment, ...]) -> StateSaved:
-        if not model.cells:
-            raise StateLeftError("nothing is evaluated")
-        directory.mkdir(parents=True, exist_ok=True)
-        text = json.dumps([model.cells, [[each.text, each.tokens] for each in remembered]])
-        (directory / "cells.json").write_text(text)
-        return StateSaved(str(directory), len(model.cells), len(text))
-
-    def restore(directory: Path) -> tuple[int, tuple[Segment, ...]]:
-        try:
-            cells, remembered = json.loads((directory / "cells.json").read_text())
-        except OSError:
-            raise StateLeftError("there is none") from None
-        model.cells = cells
-        segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
-        return len(cells), segments
 
     def policy(mode: str, slot: int) -> Policy:
         if draft_mode(mode).kind == "off":
@@ -219,7 +206,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         return FixedPolicy(KnowingDrafter(script), drafts)
 
     held = Held({"RAM": document.get("held", 0)})
-    return Scripted(assistant, save, restore, policy, costs, held)
+    return Scripted(assistant, policy, costs, held)
 
 
 def _template(document: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 from localspec.errors import PassFailed
-from localspec.launch.kept_prefixes import common
+from localspec.storage.read_store import common_beginning
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 
 TEMPLATE = (
@@ -130,7 +130,7 @@ class ScriptedModel:
         return len(self.cells)
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        return common(self.cells, tokens)
+        return common_beginning(self.cells, tokens)
 
     def truncate(self, n_past: int) -> None:
         del self.cells[n_past:]
@@ -189,7 +189,7 @@ class ScriptedSequences:
         if self.rests is not None and self.rests[0] in done:
             wait(self.rests[1], self.cancel)
 
-    def close_ranks(self, running: Collection[int]) -> None:
+    def compact(self, running: Collection[int]) -> None:
         assert set(running) <= set(range(len(self.views)))
 
 

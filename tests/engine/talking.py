@@ -12,7 +12,6 @@ import msgspec
 from localspec.chat.events import Finished, RoundDone, Started, StreamEvent, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import Round
-from localspec.engine.engine import COMMAND, RemoteEngine
 from localspec.engine.protocol import (
     Count,
     EngineDied,
@@ -22,6 +21,7 @@ from localspec.engine.protocol import (
     Ready,
     ReplyEvents,
 )
+from localspec.engine.remote_engine import COMMAND, RemoteEngine
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.engine.double import command

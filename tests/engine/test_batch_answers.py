@@ -11,6 +11,7 @@ from localspec.chat.request import Request
 from localspec.decoding.round import Spent, StopReason
 from localspec.engine.engine import Engine
 from localspec.engine.protocol import Question
+from localspec.engine.sync import ParallelRequests
 from localspec.messages import Message
 
 REPLY = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
@@ -64,7 +65,7 @@ def seldom(is_ready: Callable[[], bool]) -> Callable[[], bool]:
 def test_while_the_next_request_is_not_there_those_before_it_are_answered() -> None:
     answered = list[int]()
     ready = seldom(lambda: bool(answered))
-    for each in Slow(3).answer(iter([Request(1, ()), Request(2, ())]), ready):
+    for each in ParallelRequests(Slow(3)).outcomes(iter([Request(1, ()), Request(2, ())]), ready):
         answered.append(each.key)
     assert answered == [1, 2]
 
@@ -78,6 +79,10 @@ def test_stopped_it_ends_all_that_are_under_way_and_takes_no_more(under_way: int
             taken.append(number)
             yield Request(number, ())
 
-    ends = list(Slow(1000, under_way).answer(requests(), seldom(lambda: len(taken) < under_way)))
+    ends = list(
+        ParallelRequests(Slow(1000, under_way)).outcomes(
+            requests(), seldom(lambda: len(taken) < under_way)
+        )
+    )
     assert [each.key for each in ends] == taken == [5, 6][:under_way]
     assert {each.reply and each.reply.stop_reason for each in ends} == {StopReason.CANCELLED}

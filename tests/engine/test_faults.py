@@ -15,28 +15,30 @@ from types import SimpleNamespace
 from typing import Any
 
 import click
+import msgspec
 import pytest
 
 from localspec.chat.request import Request
-from localspec.cli import serve as serving
 from localspec.cli.progress import ProgressLine
-from localspec.engine.engine import EngineGone, RemoteEngine
 from localspec.engine.link import ChildLink, cause_of_death
 from localspec.engine.protocol import (
     MAX_FRAME_BYTES,
     VERSION,
     Bye,
+    Count,
     EngineDied,
     Hello,
     Load,
     Ready,
-    SaveState,
     encode,
 )
+from localspec.engine.remote_engine import RemoteEngine
+from localspec.errors import EngineGone
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.serve.metrics import Metrics
-from localspec.serve.residence import ServedModel
+from localspec.plugins.serve import command as serving
+from localspec.plugins.serve.metrics import Metrics
+from localspec.plugins.serve.model_pool import ModelPool, ServedModel
 from tests import warm
 from tests.engine.double import command
 from tests.engine.talking import GREEDY, Talker, double, hear_all, hear_last
@@ -232,14 +234,13 @@ def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes | int, tol
 
 
 @pytest.mark.slow
-def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
-    state = tmp_path / "state"
+def test_a_reader_that_does_not_read_stops_nothing() -> None:
     with raw({"otherwise": ["x" * 1500]}) as process:
         say(process, LOAD)
         for number in range(1, 6):  # far more than the pipe holds, tokens and rounds included
-            say(process, encode(Request(number, tuple(HELLO), GREEDY, keep=0)))
-        say(process, encode(SaveState(str(state))))
-        assert until((state / "cells.json").exists)
+            say(process, encode(Request(number, tuple(HELLO), GREEDY, most_cached=0)))
+        say(process, encode(Count(6, tuple(HELLO))))
+        time.sleep(1.0)
         for number in range(1, 6):  # and nothing is lost
             finished = reply(process, "Finished")
             assert (finished["id"], finished["message"]["parts"][0]["text"]) == (number, "x" * 1500)
@@ -326,24 +327,51 @@ def test_the_end_of_the_client_ends_it_in_the_middle(way: str) -> None:
         assert process.wait(PATIENCE_S) == (way == "stubborn")  # by itself, or by force
 
 
+def served(
+    monkeypatch: pytest.MonkeyPatch, script: dict[str, object], *, quiet: bool = False
+) -> ModelPool:
+    """Return what `serve` has of engines, which obey a script, for a model `a`."""
+    monkeypatch.setattr(serving, "RemoteEngine", partial(RemoteEngine, command(script)))
+    counts = {"parallel": 1, "max_queue": 1, "max_wait": None, "keep_alive": None}
+    with click.Context(click.Command("serve")):  # which says whether --parallel was given
+        given: Any = SimpleNamespace(**counts, forget=False, quiet=quiet)
+        return serving._model_pool((SERVED,), Metrics(), ProgressLine(enabled=False), given)
+
+
+SERVED = ServedModel("a", LaunchOptions(pair="a"), ReplyOptions())
+
+
 def test_a_child_that_dies_while_a_server_starts_is_reported_by_the_error_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine = partial(RemoteEngine, command({"death": {"on": "load"}}))
-    monkeypatch.setattr(serving, "RemoteEngine", engine)
-
     async def work() -> None:
-        given = {"parallel": 1, "forget": True, "max_queue": 1, "max_wait": None}
-        flags: Any = SimpleNamespace(**given, keep_alive=None)
-        residence = serving._residence(Metrics(), ProgressLine(enabled=False), flags)
-        model = ServedModel("a", LaunchOptions(pair="a"), ReplyOptions())
+        pool = served(monkeypatch, {"death": {"on": "load"}})
         with pytest.raises(EngineGone, match="SIGKILL"):
-            await residence.start([model])
-        await residence.close()
+            await pool.start([SERVED])
+        await pool.close()
 
-    with click.Context(click.Command("serve")):  # which says whether --parallel was given
-        asyncio.run(work())
+    asyncio.run(work())
     assert "SIGKILL" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_server_says_how_it_loaded_a_model_and_again_where_that_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, quiet: bool
+) -> None:
+    async def work() -> list[str]:
+        pool = served(monkeypatch, {"notes": ["4 at a time"]}, quiet=quiet)
+        await pool.start([SERVED])
+        (entry,) = pool.entries
+        engine = entry.backend._engine
+        ready = engine.last_ready
+        assert ready is not None
+        for each in (ready, msgspec.structs.replace(ready, notes=("2 at a time",))):
+            engine.watch(each)
+        await pool.close()
+        return capsys.readouterr().err.splitlines()
+
+    lines = ["localspec: 4 at a time", "localspec: 2 at a time"]
+    assert asyncio.run(work()) == ([] if quiet else lines)
 
 
 def test_an_engine_that_complains_at_length_is_not_held_up() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.round import Draft, Round, Spent, Verdict
+from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
+from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.forecast import (
     USUAL_CHANCE,
     by_draft_model,
@@ -82,8 +83,20 @@ BESIDE = "beside 4 others a draft"
 def test_why_nothing_was_drafted(
     drafter: str, others: int, costs: PairCosts | None, short: str, sentence: str
 ) -> None:
-    assert no_drafting(drafter, costs, others) == f"no drafting: {short}"
+    counts = AcceptanceStats(rounds=1)
+    assert no_drafting(counts, drafter, costs, others) == f"no drafting: {short}"
     assert reason([PLAIN], drafter, others, costs, None).startswith(f"off: {sentence}")
+    assert no_drafting(AcceptanceStats(1, drafted=1), drafter, costs, others) == ""
+
+
+def test_an_answer_without_a_round_had_nothing_to_draft() -> None:
+    # Stopped while the prompt was read, or behind the first token.
+    first = replace(PLAIN, draft=Draft(drafter=PROMPT))
+    for rounds in ([], [first]):
+        told = reason(rounds, "auto", 0, None, None)
+        assert told == "off: it ended before anything could be drafted"
+        assert no_drafting(AcceptanceStats(), "auto", None) == ""
+    assert no_drafting(AcceptanceStats(), "off", None) == "no drafting: it is switched off"
 
 
 def test_what_drafted() -> None:

@@ -14,9 +14,6 @@ from localspec.engine.protocol import (
     Notice,
     Ready,
     ReplyEvents,
-    StateLeft,
-    StateRestored,
-    StateSaved,
 )
 from localspec.messages import Message
 from localspec.options import LaunchOptions
@@ -147,22 +144,6 @@ def test_a_load_that_is_cancelled_while_it_waits_costs_no_answer(go_on: Path) ->
     assert ends == dict.fromkeys(numbers, STORY)
 
 
-@pytest.mark.slow
-def test_the_state_is_kept_and_put_back_between_answers(tmp_path: Path) -> None:
-    with double(LONG) as engine:
-        asked(engine, "a story", "another story")
-        engine.save_state(str(tmp_path / "7"))
-        asked(engine, "Volga")
-        engine.restore_state(str(tmp_path / "7"))
-        heard = engine.reply("a third story")
-    saving = ["Finished", "Finished", "StateSaved", "Finished", "StateRestored", "Finished"]
-    assert order(heard, Finished, StateSaved, StateRestored, StateLeft) == saving
-    saved, restored = heard.of(StateSaved)[0], heard.of(StateRestored)[0]
-    second = heard.of(Finished)[1].reply
-    # All but the last token, which nothing has followed yet.
-    assert saved.tokens == restored.tokens == second.prompt_tokens + len(second.tokens) - 1
-
-
 def test_a_count_is_answered_beside_a_running_answer_and_costs_it_nothing(go_on: Path) -> None:
     with double(resting(go_on)) as engine:
         (story,) = asked(engine, "a story")
@@ -215,12 +196,3 @@ def test_an_unforeseen_fault_ends_what_runs_and_not_the_models() -> None:
         after = asked(engine, "Rhine", "Volga")
         heard = hear_ends(engine, *after)
     assert [whole(heard, each) for each in after] == [RIVERS["Rhine"], RIVERS["Volga"]]
-
-
-def test_nothing_is_written_of_what_a_gate_has_masked(tmp_path: Path) -> None:
-    with double({"answers": {"mail": "It is ann@example.org.", "river": "The Rhine."}}) as engine:
-        engine.gate = "usual"
-        for question, kind in (("the mail?", StateLeft), ("a river?", StateSaved)):
-            engine.reply(question)
-            engine.save_state(str(tmp_path / "7"))
-            assert isinstance(hear_of(engine, StateLeft, StateSaved)[-1], kind)

@@ -19,13 +19,12 @@ from localspec.engine.protocol import (
     Command,
     EngineDied,
     FrameError,
-    Held,
     Hello,
     Notice,
     ReplyEvents,
     encode,
 )
-from localspec.messages import Message
+from localspec.messages import Held, Message
 from localspec.options import LaunchOptions, ReplyOptions
 from tests.option_values import some
 from tests.test_messages import messages

@@ -9,14 +9,17 @@ import pytest
 
 from localspec.chat.events import Finished
 from localspec.chat.request import Request
-from localspec.engine.engine import NoSignals, RemoteEngine, iterate
-from localspec.engine.protocol import Failed, Load, Ready, StateLeft, StateSaved
+from localspec.engine.engine import NoSignals
+from localspec.engine.protocol import Failed, Load, Ready
+from localspec.engine.remote_engine import RemoteEngine
+from localspec.engine.sync import iterate, run_sync
 from localspec.errors import ModelChanged
+from localspec.launch import kept_reads
 from localspec.launch.loaded_files import LoadedFiles
 from localspec.launch.local_engine import LocalEngine, local_engine
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from localspec.serve.http import status_of
+from localspec.plugins.serve.http import status_of
 from localspec.tui.models import Models
 from tests.engine.talking import Heard, Talker, hear_all, hear_last
 
@@ -129,20 +132,12 @@ def told(heard: Heard, path: Path) -> bool:
 
 @pytest.mark.weights
 def test_an_engine_says_so_and_loads_it_anew(
-    client: Talker, copied: Path, smollm2_path: Path, tmp_path: Path
+    client: Talker, copied: Path, smollm2_path: Path
 ) -> None:
-    state = str(tmp_path / "states" / "1")  # all that lies beside it is removed
     old = client.reply(QUESTION, GREEDY)
-    client.save_state(state)
-    hear_last(client, StateSaved)
     write_over(copied, smollm2_path)
-    for change in (client.save_state, client.restore_state):
-        change(state)
-        assert "was written over" in hear_last(client, StateLeft).reason
     assert told(client.reply(QUESTION, GREEDY), copied)
     hear_last(client, Ready)
-    client.restore_state(state)
-    assert "another model" in hear_last(client, StateLeft).reason
     new = client.reply(QUESTION, GREEDY)
     with closing(Talker()) as other:
         other.load(launch(smollm2_path))
@@ -176,9 +171,11 @@ def test_answers_of_both_are_none(client: Talker, copied: Path, smollm2_path: Pa
     assert client.reply(QUESTION, GREEDY).done
 
 
-def opened(path: Path, *, keep: bool = False) -> LocalEngine:
-    load = Load(launch(path), keep=keep)
-    return local_engine(load, lambda _notice: None, NoSignals(), None, None, lambda _text: None)
+def opened(path: Path) -> LocalEngine:
+    load = Load(launch(path))
+    engine = local_engine(load, None, lambda _notice: None, NoSignals(), lambda _text: None)
+    run_sync(engine.loaded())
+    return engine
 
 
 REQUEST = Request(0, (Message.user(QUESTION * 12),), GREEDY)
@@ -207,10 +204,11 @@ def test_nothing_is_kept_of_it(
     changes: bool,
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
-    with closing(opened(copied, keep=True)) as engine:
+    for name in ("LEAST_S", "TIMES"):
+        monkeypatch.setattr(kept_reads, name, 0)
+    with closing(opened(copied)) as engine:
         for _ in iterate(engine.stream(REQUEST)):
             pass
-        engine._last = None
         if changes:
             write_over(copied, six_layers_path)
-    assert bool([*(tmp_path / "data").glob("prefixes/*/*/state.json")]) is not changes
+    assert bool([*(tmp_path / "data").glob("reads/*/*.*")]) is not changes

@@ -89,24 +89,6 @@ def test_an_engine_that_dies_behind_a_sheet(sheet: str, tmp_path: Path) -> None:
     assert [state for _, _, state in kept(tmp_path)] == ["complete"] * 4
 
 
-def test_an_engine_that_dies_in_a_race_ends_it_and_leaves_the_conversation(tmp_path: Path) -> None:
-    async def die(chat: Chat) -> None:
-        await chat.ask("hello?")
-        await chat.run("/race")
-        await chat.until(
-            lambda: chat.session.busy and chat.session.race and chat.session.race.lanes
-        )
-        kill_engine(chat)
-        await until_told(chat, "nothing to compare")
-        await chat.press("escape")
-        await chat.until(lambda: len(chat.app.screen_stack) == 1)
-        await chat.ready()
-        await chat.ask("and now?")
-
-    drive(die, tmp_path, {"otherwise": [LONG[:100]], "pass_s": 0.02})
-    assert [state for _, _, state in kept(tmp_path)] == ["complete"] * 4
-
-
 def test_an_engine_that_hangs_is_restarted_by_force(tmp_path: Path) -> None:
     async def hang(chat: Chat) -> None:
         await chat.begin("hello?")

@@ -6,17 +6,14 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from lab.fuzz.target import load
-from lab.fuzz.targets.state import _CUT, _PAYLOAD, _SEAL, _header
 from lab.fuzz.targets.telemetry import RECORD
 from localspec.batch.source import parsed, split_lines
 from localspec.config.files import read_settings
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
-from localspec.launch.load import segments_of
 from localspec.messages import Message
 from localspec.session.export import as_json, as_markdown
 
@@ -31,27 +28,6 @@ def test_a_setting_of_thousands_of_digits(tmp_path: Path, value: str) -> None:
         read_settings(file)
     assert len(str(caught.value)) < 1000
     assert str(caught.value).isprintable()
-
-
-def test_a_state_with_odd_fields_or_without_one_is_left_alone() -> None:
-    odd: list[dict[str, object]] = [
-        {"tokens": []},
-        {"tokens": True, "blake2b": ""},
-        {"tokens": 1.5, "blake2b": ""},
-        {"belongs_to": None},
-        {"extra": None},
-    ]
-    whole = json.loads(_header())
-    parts = [{key: value for key, value in whole.items() if key != name} for name in whole]
-    headers = [_header(**each) for each in odd] + [json.dumps(each).encode() for each in parts]
-    for header in headers:
-        load("state").check(_SEAL + header + _CUT + _PAYLOAD)
-
-
-@pytest.mark.parametrize("remembered", [None, [1], [["a"]], [["a", 5]], [["a", ["b"]]], [[1, [2]]]])
-def test_what_a_state_remembers_is_texts_with_ids_or_nothing(remembered: object) -> None:
-    with pytest.raises(msgspec.ValidationError):
-        segments_of(remembered)
 
 
 @pytest.fixture

@@ -12,14 +12,15 @@ import pytest
 from localspec.batch.request import Form
 from localspec.chat.events import Finished, RoundDone, Text
 from localspec.chat.request import Request
-from localspec.engine.engine import RemoteEngine, iterate
+from localspec.engine.remote_engine import RemoteEngine
+from localspec.engine.sync import ParallelRequests, iterate
 from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
 from localspec.launch.observe import _is_secret
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.options.recording import Switch
-from localspec.serve.http import Guard
+from localspec.plugins.serve.http import Guard
 from localspec.session.conversation import SavedConversation
 from localspec.session.export import exported
 from localspec.session.preferences import Preferences
@@ -30,7 +31,7 @@ from localspec.tui.session import Session
 from tests.batch.toy import run as run_batch
 from tests.examples import LONG
 from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
-from tests.serve.serving import served
+from tests.plugins.serve.serving import served
 from tests.support.secrets import FORMATS
 from tests.telemetry.talking import PAIR, drafted, first
 from tests.tui.test_gate import on_disk
@@ -101,7 +102,7 @@ def test_batch(tmp_path: Path, most: int) -> None:
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     form, out = Form(ReplyOptions(), gate="usual"), tmp_path / "out.jsonl"
     with closing(RemoteEngine.of_server(Spelling(TEXTS, most), 4)) as engine:
-        tally, _ = run_batch(tmp_path / "in.jsonl", out, engine, form=form)
+        tally, _ = run_batch(tmp_path / "in.jsonl", out, ParallelRequests(engine), form=form)
     assert tally.answered == len(TEXTS)
     assert_nothing_leaks(out.read_text())
 

@@ -15,6 +15,7 @@ from localspec.history.records import MarkedReply, split_query, tags_of
 from localspec.history.schema import STEPS
 from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
 from localspec.session.export import as_json, as_markdown
+from localspec.storage.read_store import Shelf
 from tests.support.checks import refuses
 from tests.toy import Stopwatch
 
@@ -105,6 +106,11 @@ def test_exports_have_every_branch_call_and_figure(history: History) -> None:
     last = messages[5]
     assert (last["figures"], last["thinking"], last["parent"]) == ({"x": 1}, "hm", user)
     assert document["leaf"] == last["id"]
+    later = history.begin_reply(number, branch[-1].id, "another")
+    later.finish(Message.assistant("More."))
+    branch = history.branch(number)
+    assert "## Assistant · another\n\nMore." in as_markdown(stored, branch)
+    assert "## Assistant · m (cut)\n\nThe Rh" in as_markdown(stored, branch)
 
 
 @pytest.mark.parametrize("acts", ["{", "3", '{"calls": 3}', '{"calls": [{}]}', "[" * 5000])
@@ -261,15 +267,26 @@ def test_search_finds_words_their_beginnings_and_what_lies_within(history: Histo
         talk(history, "好きな音楽は何ですか", "std::vector in C++"),
     ]
     history.rename(numbers[2], "  a title\nof mine ")
-    for queries, places in (
+    cases: list[tuple[tuple[str, ...], list[int]]] = [
         (("rhine", "RHI", "deep the rhine", '"', "\ud800"), [0]),
         (("strasse", "naïve", "uplicat", "100%"), [1]),
         (("音楽", "c++", "mine"), [2]),
         (("rhine danube", "100_x", "*", "AND"), []),
         (("", "   "), [2, 1, 0]),
-    ):
+    ]
+    for queries, places in cases:
         for query in queries:
             assert ids(history, query) == [numbers[at] for at in places], query
+    numbers.append(talk(history, "the letter c", "learn C# and ASP.NET, or node.js 3.14"))
+    cases = [
+        (("c#", "C# learn", ".net", "node.js", "3.14"), [3]),
+        (("C++",), [2]),
+        (("c++ c#", "js.node", "3.15", "c+++"), []),
+    ]
+    for queries, places in cases:
+        for query in queries:
+            assert ids(history, query) == [numbers[at] for at in places], query
+    assert "C# and" in history.conversations("c#")[0].excerpt
     talk(history, "one", "a long reply " * 30 + "with a needle in it")
     (hit,) = history.conversations("needle")
     assert "with a needle in it" in hit.excerpt
@@ -327,10 +344,10 @@ def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path
     left = talk(history, "keepsake", "remains")
     number = talk(history, "verysecretword", "confidentialanswer " * 400)
     history.update(number, system="hiddeninstruction")
-    state = history.state_directory(number)
-    assert state is not None
-    state.mkdir(parents=True)
-    (state / "target.kv").write_bytes(b"verysecretword")
+    shelf = Shelf(history._reads, "model", 4)
+    name = f"{shelf.beginning('')}.{shelf.child(shelf.beginning(''), [1])}"
+    shelf.write(name, [1], b"", [b"verysecretword"])
+    shelf.note(number, [name])
     history.delete(number)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     everything = b"".join(path.read_bytes().lower() for path in files)
@@ -338,7 +355,7 @@ def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path
     for word in (b"verysecretword", b"confidentialanswer", b"hiddeninstruction"):
         # The index leaves out what words have in common with their neighbours.
         assert word[4:] not in everything
-    assert not state.exists()
+    assert not shelf.has(name)
     assert ids(history) == [left]
     assert ids(history, "secretword") == []
     with pytest.raises(HistoryError, match=f"there is no conversation {number}"):

@@ -65,24 +65,36 @@ def test_kills_while_a_history_is_taken_over_lose_nothing(tmp_path: Path) -> Non
         assert file.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-# An exchange beside writers and kills: what it says of itself is its exit code.
-EXCHANGE = """
-import os, random, resource, sys
+# Exchanges beside writers and kills, each in a fork: what one says of itself is its exit code.
+EXCHANGES = """
+import os, resource, sys, traceback
 from pathlib import Path
 from localspec.history import database
 from localspec.history.archive import History
 from tests.history.test_archive import talk
-directory, name, fate = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+directory = Path(sys.argv[1])
 database.BUSY_S = 0.05
-if fate == "full":
-    largest = max(each.stat().st_size for each in directory.iterdir() if each.is_file())
-    resource.setrlimit(resource.RLIMIT_FSIZE, (512, resource.RLIM_INFINITY))
-history = History(directory)
-talk(history, name, "answer " * 30)
-if fate == "killed":
-    os.kill(os.getpid(), 9)
-unsaved = history.close()
-sys.exit(0 if unsaved is None else unsaved.code)
+
+def exchange(name, fate):
+    if fate == "full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, resource.RLIM_INFINITY))
+    history = History(directory)
+    talk(history, name, "answer " * 30)
+    if fate == "killed":
+        os.kill(os.getpid(), 9)
+    unsaved = history.close()
+    return 0 if unsaved is None else unsaved.code
+
+for line in sys.stdin:
+    child, code = os.fork(), 1
+    if not child:
+        try:
+            code = exchange(*line.split())
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 WRITER = """
 import sqlite3, sys, time
@@ -97,19 +109,24 @@ with sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None) as file:
 
 def test_each_exchange_is_there_once_or_its_loss_was_told(tmp_path: Path) -> None:
     History(tmp_path).close()
-    chance, told = random.Random(3), dict[str, int]()
+    chance = random.Random(3)
     holds = [str(chance.uniform(0.05, 1.5)) for _ in range(200)]
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "history.db"), *holds])
+    fates = [chance.choice(["plain", "plain", "killed", "full"]) for _ in range(60)]
     try:
-        for number in range(60):
-            fate = chance.choice(["plain", "plain", "killed", "full"])
-            command = [sys.executable, "-c", EXCHANGE, str(tmp_path), f"exchange{number}", fate]
-            done = subprocess.run(command, check=False, capture_output=True, text=True)
-            assert done.returncode in {0, 7, -9}, done.stderr
-            told[f"exchange{number}"] = done.returncode
+        done = subprocess.run(
+            [sys.executable, "-c", EXCHANGES, str(tmp_path)],
+            input="".join(f"exchange{number} {fate}\n" for number, fate in enumerate(fates)),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     finally:
         writer.kill()
         writer.wait()
+    told = {f"exchange{number}": int(code) for number, code in enumerate(done.stdout.split())}
+    assert len(told) == len(fates)
+    assert {*told.values()} <= {0, 7, -9}, done.stderr
     for _ in range(2):
         with closing(History(tmp_path)) as history:
             said = Counter(texts(history, each)[0] for each in ids(history, limit=-1))

@@ -19,7 +19,7 @@ from localspec.history.archive import History
 from localspec.history.records import acts_of, message_of, storable
 from localspec.messages import DocumentPart, MediaPart, Message, Part, TextPart
 from localspec.session.conversation import SavedConversation
-from localspec.session.export import exported, write_export
+from localspec.session.export import FileTaken, exported, write_export
 from tests.history.test_archive import talk
 from tests.history.test_trouble import check_one_line, run
 from tests.test_media import png
@@ -257,6 +257,35 @@ def test_exports_have_the_pictures(tmp_path: Path) -> None:
     odd = add(history, Message.user("Hi", media=[MediaPart("image", "odd.png", b"no picture")]))
     assert "+ odd.png · 10 B\n" in exported(history, odd, "md")
     history.close()
+
+
+@pytest.mark.parametrize("style", ["md", "json"])
+def test_an_export_is_written_over_an_earlier_one_of_its_conversation_alone(
+    style: str, tmp_path: Path
+) -> None:
+    with closing(History(tmp_path / "history")) as history:
+        trip, other = add(history, MIXED), add(history, Message.user("A thesis."))
+        file = tmp_path / f"a.{style}"
+        for text in ("# My own\n", "{}", "x"):
+            file.write_text(text)
+            with pytest.raises(FileTaken, match=f"a.{style} is not of this conversation"):
+                write_export(history, trip, file.name, tmp_path, None)
+            assert file.read_text() == text
+        write_export(history, trip, file.name, tmp_path, None, force=True)
+        for wrong in ("pdf", "pdf my trip.pdf", "my trip.html", "md my trip.docx"):
+            with pytest.raises(UsageError, match=r"exports are md or json, not (pdf|html|docx)"):
+                write_export(history, trip, wrong, tmp_path, None)
+        question = history.branch(trip)[-1].id
+        history.add_user(trip, question, Message.user("And then?"))
+        write_export(history, trip, file.name, tmp_path, None)
+        text = file.read_text()
+        assert "And then?" in text
+        with pytest.raises(FileTaken):
+            write_export(history, other, file.name, tmp_path, None)
+        assert file.read_text() == text
+        file.write_text("")  # nothing is lost
+        write_export(history, other, file.name, tmp_path, None)
+        assert "A thesis." in file.read_text()
 
 
 def test_the_names_of_files_are_masked_in_exports(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_later_search_ends_the_one_before(history: History) -> None:
 def test_deleted_words_leave_a_large_index_step_by_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localspec.history.archive._TIDY_S", 0.0)
+    monkeypatch.setattr(History, "is_small", False)
     monkeypatch.setattr(chores, "_PAGES", 2)
     history = History(tmp_path)
     for number in range(60):

@@ -39,7 +39,6 @@ def check_a_chat_goes_on(history: History) -> None:
     stored = history.conversation(number)
     assert (stored.title, stored.n_messages) == ("still there?", 5)
     assert number not in ids(history), "lists show what is saved"
-    assert history.state_directory(number) is None
     history.delete(number)
     assert history.branch(number) == []
     history.close()
@@ -142,6 +141,7 @@ def test_a_growing_reply_is_written_when_the_file_can_be(tmp_path: Path) -> None
 # Every file may have a few pages more than the largest has now: a disk that fills up.
 PREAMBLE = """
 import os, resource, sys
+import localspec.decoding.drafters.register, tomllib  # another user may not be able to read Python's own files
 from pathlib import Path
 from localspec.history.archive import History
 from localspec.messages import Message

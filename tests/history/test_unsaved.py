@@ -5,17 +5,20 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from localspec.errors import HistoryError
 from localspec.history import database
 from localspec.history.archive import History
 from localspec.messages import MediaPart, Message, TextPart
 from tests.history.test_archive import ids, talk, texts
 from tests.support.media import picture_file
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +63,35 @@ def test_an_exchange_beside_a_long_writer_is_kept_and_taken_in_once(tmp_path: Pa
     shutil.copytree(kept, tmp_path / "kept", dirs_exist_ok=True)  # a kill before it was removed
     assert everything(tmp_path) == [["one?", "one", "two?", "two"], ["new?", "new"]]
     assert not [*(tmp_path / "kept").iterdir()]
+
+
+def test_a_screen_waits_for_no_other_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_S", 4 * PATIENCE_S)
+    history = History(tmp_path)
+    history.work_in_background()
+    number = talk(history, "one?", "one")
+    began_s = time.monotonic()
+    with writer(tmp_path):
+        talk(history, "two?", "two", number)
+        history.retry(wait_s=0)
+        assert time.monotonic() - began_s < 2 * PATIENCE_S
+        assert history.trouble is not None
+        assert history.lasting_trouble is None, "it may pass before anyone reads it"
+    history.retry(wait_s=0)
+    assert history.trouble is None
+    assert texts(history, number) == ["one?", "one", "two?", "two"]
+    assert history.close() is None
+
+
+def test_what_cannot_wait_is_refused_beside_a_writer(tmp_path: Path) -> None:
+    with closing(History(tmp_path)) as history:
+        number = talk(history, "one?", "one")
+        with writer(tmp_path), pytest.raises(HistoryError, match="another program is writing"):
+            history.tag(number, ["rivers"])
+        assert history.trouble is None
+        assert history.tag(number, ["rivers"]) == ["rivers"]
 
 
 def test_what_a_living_program_keeps_is_its_own(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.synthetic.encoders import KINDS
 from lab.synthetic.gguf_layout import read_layout
 from localspec.models.gguf import read_header
 from tests.lab.test_synthetic_logits import assert_nearly_alike, rows
+from tests.support.encoders import KINDS
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ from lab.gpu_campaign.outcomes import (
     write,
 )
 from lab.gpu_campaign.stages import Stage, Subject, Tools, stages
-from localspec.bench.prompts import read as read_prompts
 from localspec.errors import LocalspecError
+from localspec.plugins.bench.prompts import read as read_prompts
 
 PLAIN = Subject("small", Path("small.gguf"))
 HEAVY = Subject("4 x small", Path("heavy.gguf"), Path("small.gguf"))

@@ -8,24 +8,23 @@ from random import Random
 import numpy as np
 import pytest
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.errors import PassFailed
 from localspec.launch.load import Runtime, load
-from localspec.launch.plan import make_plan
 from localspec.llama.batch import Batch
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from tests.llama import tiny_mamba
+from localspec.plan.make import make_plan
+from tests.llama import tiny_llama, tiny_mamba
 from tests.llama.conftest import OPTIONS
 from tests.support.planting import Bug, plant, table
-from tests.tailor import tiny_llama
 from tests.toy import Branching, Oracle
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from localspec.llama.calibrate import (
     sample,
 )
 from localspec.llama.model import LlamaModel
-from localspec.llama.queued import Queued
+from localspec.llama.pass_limit import PassLimit
 from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
 
@@ -160,7 +160,7 @@ class Worker:
         self, token_s: float, pass_s: float = 0.0, most: int = 512, within_s: float | None = 0.2
     ) -> None:
         self.now_s, self.sent, self.token_s, self.pass_s = 0.0, 0, token_s, pass_s
-        self.queued = Queued(self.wait, most, within_s, lambda: self.now_s)
+        self.queued = PassLimit(self.wait, most, within_s, lambda: self.now_s)
 
     def wait(self) -> None:
         self.now_s += self.pass_s + self.sent * self.token_s

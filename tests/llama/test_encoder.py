@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,11 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.errors import ContextOverflow, ModelLoadError, PassFailed
 from localspec.llama import encoder as encoders
+from localspec.llama.cells import cells_of, joined
 from localspec.llama.encoder import Encoder
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
-from localspec.llama.state import restore_state, save_state
 from localspec.messages import MediaPart
 from localspec.options import LoadOptions
 from tests.support.checks import refuses
@@ -98,13 +99,17 @@ def test_branches_and_passes_of_one_width_stand_at_positions(made: Made, kind: s
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["grid", "tiles"])
-def test_it_outlives_the_process(made: Made, kind: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_it_outlives_the_process(made: Made, kind: str, monkeypatch: Patch) -> None:
     seeing = made(kind)
     prompt, before, after = seeing.prompt(1), seeing.context(), seeing.context()
     row = seeing.row(before, prompt)
-    save_state(before, tmp_path / "state", "a", {})
+    held = before.cached
+    cells = cells_of(before.native.copied(before.number), len(held))
     again = Encoder(seeing.model, seeing.path, OPTIONS)
-    restore_state(after, tmp_path / "state", "a")
+    stretches = [(memoryview(b"".join(cells.stretch(0, len(held)))), len(held))]
+    state = joined(cells.layout, stretches, len(held), after.native.streams, cells.tail)
+    assert after.native.put_back(after.number, state)
+    assert after.assume(held)
     assert again.tokens(seeing.part(1)) == seeing.encoder.tokens(seeing.part(1))
     monkeypatch.setattr(Encoder, "chunk", None)  # nothing is encoded
     assert after.common_prefix(prompt) == len(prompt)
@@ -174,6 +179,28 @@ def test_a_sound_of_no_numbers_fails_alone(made: Made) -> None:
         with pytest.raises(PassFailed, match="another file"):
             context.logits([*head, *hearing.encoder.tokens(part), *hearing.text(" hello")], 1)
         assert np.allclose(hearing.row(context, question), expected, atol=1e-3)
+
+
+def test_each_owner_has_a_picture_decoded_and_encoded_of_its_own(
+    made: Made, monkeypatch: Patch
+) -> None:
+    seeing, steps, rows = made("grid"), list[str](), []
+    encoder = Encoder(seeing.model, seeing.path, OPTIONS)
+
+    def noted(name: str, step: Callable[[object], object], what: object) -> object:
+        steps.append(name)
+        return step(what)
+
+    all_steps = ["_decoded", "_encode"]
+    for name in all_steps:
+        monkeypatch.setattr(encoder, name, partial(noted, name, getattr(encoder, name)))
+    for owner, taken in (("ann", all_steps), ("bob", all_steps), ("ann", []), ("", all_steps)):
+        steps.clear()
+        ids = [each for each in encoder.tokens(seeing.part(1), owner) if each < 0]
+        rows.append(encoder.chunk(ids).embeddings)
+        assert steps == taken, owner
+    assert all(np.array_equal(each, rows[0]) for each in rows)
+    encoder.close()
 
 
 def test_files_that_take_turns_are_decoded_once(made: Made, monkeypatch: Patch) -> None:

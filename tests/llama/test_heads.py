@@ -17,24 +17,24 @@ from localspec.decoding.model import Pass, Role
 from localspec.errors import ModelLoadError, PassFailed, UsageError
 from localspec.launch import load as loading
 from localspec.launch.load import Runtime, load
-from localspec.launch.plan import make_plan
 from localspec.llama import heads as heads_module
 from localspec.llama import target_rows
 from localspec.llama.batch import Batch, Part
+from localspec.llama.block_heads import BlockHeads, _AssistantPlace, _BlockPlace, _Place
 from localspec.llama.encoder import MediaChunk
 from localspec.llama.heads import HeadSequence, LlamaHeads
 from localspec.llama.media_ids import media_ids
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
-from localspec.llama.place_heads import PlaceHeads, _AssistantPlace, _BlockPlace, _Place
 from localspec.llama.sequence import LlamaContext, LlamaSequence
 from localspec.llama.sequences import LlamaSequences
-from localspec.llama.staging import Rows
 from localspec.llama.target_rows import TargetRows
+from localspec.llama.unstable_api import Rows
 from localspec.messages import Message
 from localspec.models.architectures import Heads, heads_in, heads_of, why_no_mtp
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plan.make import make_plan
 from tests.chat.answers import answers
 from tests.llama.tiny_models import (
     write_assistant,
@@ -124,7 +124,7 @@ class Bench:
         """Return heads that follow these."""
         kind, models = self.kind, (self.heads, targets, cancel, OPTIONS, self.kind.layers)
         if self.at_place:
-            return PlaceHeads(*models, kind.block)
+            return BlockHeads(*models, kind.block)
         return LlamaHeads(*models, kind.count, of_outputs=kind.of_outputs)
 
     def made(
@@ -356,7 +356,7 @@ def check_several_at_once(bench: Bench) -> None:
     texts = [text_of(random, random.choice((20, 40, 70))) for _ in range(4)]
     for _ in range(14):
         running = random.sample(range(4), random.randint(1, 4))
-        targets.close_ranks(running)
+        targets.compact(running)
         for slot in running:
             if random.random() < 0.15:
                 texts[slot] = text_of(random, random.choice((20, 40, 70)))
@@ -516,7 +516,7 @@ def test_a_selector_scores_candidates_by_the_token_before_them(tmp_path: Path) -
 def opened(target: Path, draft: str = "auto", parallel: int = 1, **more: Any) -> Runtime:
     options: dict[str, Any] = {"load": SMALL, "fit": False, **more}
     launch = LaunchOptions(target=str(target), draft=draft, **options)
-    return load(make_plan(launch, parallel=parallel), parallel=parallel)
+    return load(make_plan(launch, parallel=parallel))
 
 
 @pytest.mark.first(3)
@@ -624,15 +624,14 @@ def test_auto_drafts_by_heads_and_lookup(parallel: int, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("parallel", [1, 3])
 def test_heads_not_worth_it_are_let_go(parallel: int, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
-    for module in ("load", "plan"):
-        pays = f"localspec.launch.{module}.draft_model_could_win"
-        monkeypatch.setattr(pays, lambda costs, *_: costs.draft_model is None)
+    pays = "localspec.plan.payoff.draft_model_could_win"
+    monkeypatch.setattr(pays, lambda costs, *_: costs.draft_model is None)
     target = write_qwen35(tmp_path / "target.gguf", COUNTS, mtp=1)
     launch = LaunchOptions(target=str(target), fit=False, load=replace(SMALL, n_ctx=256))
     for planned in (Heads(), None):
         plan = make_plan(launch, parallel=parallel)
         assert plan.heads == planned
-        runtime = load(plan, parallel=parallel)
+        runtime = load(plan)
         assert runtime.assistant.models.draft_models is None
         assert runtime.target.native.on_pass is None
         assert runtime.costs is not None

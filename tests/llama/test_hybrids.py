@@ -12,7 +12,6 @@ from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Pass, Role
 from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.llama import safe_widths as module
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
@@ -21,8 +20,9 @@ from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.messages import Message
 from localspec.models.gguf import read_header
-from localspec.models.memory import model_shape, predict
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plan.make import make_plan
+from localspec.plan.memory import model_shape, predict
 from tests.chat.answers import answers
 from tests.llama import tiny_models
 from tests.llama.test_memory_agrees import logged
@@ -160,7 +160,7 @@ def test_several_answers_at_a_time_draft_and_are_as_alone(hybrid: Path, monkeypa
     reply = ReplyOptions(SamplingParams(temperature=0.8, top_k=3), seed=1, max_tokens=60)
     for draft, parallel in (("off", 1), ("lookup:7", 3), ("auto", 3)):
         launch = LaunchOptions(target=str(hybrid), draft=draft, exact=True, fit=False, load=SMALL)
-        runtime = load(make_plan(launch, parallel=parallel), parallel=parallel)
+        runtime = load(make_plan(launch, parallel=parallel))
         requests = (
             Request(number, (Message.user(f"abc and so {number}"),), reply, deterministic=True)
             for number in range(len(texts))

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.launch.fit import load_of_heads
-from localspec.llama.allocated import together
 from localspec.llama.backend import clear_log, initialise, log_lines
+from localspec.llama.buffer_log import together
 from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.models.architectures import Heads, heads_of
 from localspec.models.gguf import read_header
-from localspec.models.memory import ModelShape, heads_shape, model_shape, predict, target_rows_bytes
 from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
+from localspec.plan.fit import ModelLoad, load_of_heads
+from localspec.plan.memory import ModelShape, heads_shape, model_shape, predict, target_rows_bytes
 from localspec.resources import Usage
 from tests.llama import tiny_models
 from tests.llama.tiny_gguf import write_model
@@ -127,8 +127,9 @@ def test_memory_of_blocks_and_assistants(kind: str, options: LoadOptions, tmp_pa
     heads, big = heads_of(*headers), model_shape(headers[0])
     assert heads is not None
     assert big is not None
-    load = load_of_heads(*headers, heads, options)
-    assert load is not None
+    shape = heads_shape(headers[0], heads, headers[1])
+    assert shape is not None
+    load = load_of_heads(ModelLoad(shape, options), heads)
     predicted = predict(load.shape, load.options)[0]
     real, kept = planned_heads(target, file, heads, options), target_rows_bytes(big, heads)
     total = predicted.total_bytes - predicted.output_bytes - kept

@@ -18,9 +18,9 @@ from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.options import LoadOptions
 from tests.llama.tiny_gguf import byte_tokenizer
+from tests.llama.tiny_llama import write
 from tests.llama.tiny_models import write_llama
 from tests.support.checks import refuses
-from tests.tailor.tiny_llama import write
 
 pytestmark = pytest.mark.weights
 
@@ -96,7 +96,8 @@ def test_options_out_of_range_are_refused_by_name() -> None:
         {"tensor_split": "-1,2"},
     ]
     for options in refused:
-        refuses(next(iter(options)), LoadOptions, **options)
+        name = next(iter(options)).removeprefix("n_")  # as users write it
+        refuses(name, LoadOptions, **options)
 
 
 def test_the_key_of_the_file_is_the_template_and_not_a_name_that_llama_cpp_guesses(

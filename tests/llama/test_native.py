@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from localspec.llama import allocated as module
-from localspec.llama.allocated import RAM, allocated, together
+from localspec.llama import buffer_log as module
 from localspec.llama.amx import _SignalStack, _small_signal_stack, avoid_amx
-from localspec.llama.chosen import BUILD_VARIABLE, builds_dir, choose, chosen
+from localspec.llama.buffer_log import RAM, allocated, together
 from localspec.llama.devices import Device
 from localspec.llama.native import native
+from localspec.llama.selection import BUILD_VARIABLE, builds_dir, choose, chosen
 from localspec.resources import Usage
 
 OWN_BUILD = Path(native.__file__).parents[1]

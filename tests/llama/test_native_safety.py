@@ -16,12 +16,12 @@ from localspec.chat.events import Reply
 from localspec.decoding.model import Logits
 from localspec.decoding.round import StopReason
 from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.llama.batch import Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 from localspec.llama.sequence import LlamaContext
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plan.make import make_plan
 from tests.llama import tiny_mamba
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]

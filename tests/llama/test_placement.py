@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.llama.remote import results
-from tests.workers import working
+from tests.plugins.workers.remote import results
+from tests.plugins.workers.workers import working
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 Memory = Mapping[str, Mapping[str, tuple[int, int]]]

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.chat.request import Request
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Pass, Role
 from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plan.make import make_plan
 from tests.chat.answers import answers
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
@@ -109,7 +109,7 @@ def test_a_copied_prefix_and_neighbours_go_on(sequences: LlamaSequences, tokens:
     before = [rows[0].copy() for rows in together]
     for place, text in texts.items():
         sequences.views[place].truncate(len(text))
-    sequences.close_ranks([1, 3])
+    sequences.compact([1, 3])
     numbers = [sequences.views[place].number for place in (1, 3)]
     assert abs(numbers[0] - numbers[1]) == 1
     moved = sequences.together([one_pass(place, [*texts[place], 9]) for place in (1, 3)])
@@ -137,7 +137,7 @@ def loaded(model: Path, count: int, draft: str = "off") -> Assistant:
     launch = LaunchOptions(
         target=path, draft_model=small, draft=draft, exact=True, load=load_options
     )
-    return load(make_plan(launch, parallel=count), parallel=count).assistant
+    return load(make_plan(launch, parallel=count)).assistant
 
 
 def test_the_same_bytes_alone_and_beside_others(six_layers_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from random import Random
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Pass, Passed, Role
 from localspec.decoding.scheduler import Scheduler
 from localspec.llama.batch import Part
+from localspec.llama.prompt_reader import PromptReader
 from localspec.llama.sequence import LlamaSequence
-from localspec.llama.sequences import LlamaSequences, _Sibling
+from localspec.llama.sequences import LlamaSequences, _Slot
+from localspec.options import LoadOptions
 from tests.decoding.company import Hooks, Shape, check_company
 from tests.decoding.worlds import seeds
 from tests.llama.toy_native import ToyNative, toy_sequences
@@ -25,6 +28,26 @@ Asking = Generator[Pass, Passed, int]
 
 _SMALL_LAG = 16
 """Of the scheduler: what a draft model may catch up with in a pass that it shares."""
+
+
+def add_reader(
+    random: Random, made: LlamaSequences, hooks: Hooks, patch: pytest.MonkeyPatch
+) -> None:
+    """Give sequences a reader, which takes what is long enough, and whose rooms are hardly larger than that."""
+    patch.setattr("localspec.llama.prompt_reader._STEP", random.choice((1, 4, 16)))
+    least, per_depth = random.choice((1, 2, 5)), random.choice((0.0, 0.3, 9.0))
+    made.reader = PromptReader(
+        lambda: cast("Any", None),
+        lambda depth, count: count >= least + per_depth * depth,
+        hooks.flag,
+        LoadOptions(max_rows=1),
+        made.native,
+        made.native.n_ctx,
+        keeps=random.random() < 0.5,
+    )
+    if hooks.may_forget and random.random() < 0.2:  # for want of memory, now and then
+        fails = cast("ToyNative", made.native)
+        fails.can_copy = random.random() < 0.5
 
 
 def check_together(random: Random, patch: pytest.MonkeyPatch) -> None:
@@ -44,14 +67,32 @@ def check_together(random: Random, patch: pytest.MonkeyPatch) -> None:
         slots = {view: slot for slot, view in enumerate(sequences.views)}
 
         def fails(part: Part) -> bool:
-            slot = next(slots[view] for view in slots if view.number == part.sequence)
-            most = hooks.poison.get(slot, shape.n_ctx)
-            return part.n_past + len(part.tokens) > most
+            slot = next(slots[view] for view in family if view.place == part.sequence)
+            return too_long(part, slot)
+
+        def fails_there(part: Part) -> bool:
+            return too_long(part, next(slots[view] for view in family if view.is_read))
+
+        def too_long(part: Part, slot: int) -> bool:
+            return part.n_past + len(part.tokens) > hooks.poison.get(slot, shape.n_ctx)
 
         def on_pass() -> None:
-            hooks.evaluated = sum(sum(parts) for parts in native.asked)
+            hooks.evaluated = sum(sum(parts) for each in natives for parts in each.asked)
             hooks.on_pass()
 
+        def another(*_: object, **_more: object) -> ToyNative:
+            there = ToyNative(shape.table, shape.n_ctx, shape.n_batch, 1, 1)
+            there.n_ctx = _[2].n_ctx  # type: ignore[attr-defined]
+            there.chunk = native.chunk
+            there.flag, there.fails, there.on_pass = hooks.flag, fails_there, on_pass
+            natives.append(there)
+            return there
+
+        family = [view for view in sequences.views if isinstance(view, _Slot)]
+        natives = [native]
+        if role is Role.TARGET and native.can_truncate and random.random() < 0.5:
+            add_reader(random, sequences, hooks, patch)
+            patch.setattr("localspec.llama.prompt_reader.NativeContext", another)
         native.flag, native.fails, native.on_pass = hooks.flag, fails, on_pass
         native.most_behind = 0 if role is Role.TARGET else _SMALL_LAG
         return sequences
@@ -80,7 +121,7 @@ BUGS = table(
     LlamaSequences._move
         moved without what it holds | call copy | None
         an idle sequence keeps what it held when its cells are given away | call forget | idle.truncate(0)
-    LlamaSequences.close_ranks
+    LlamaSequences.compact
         moved onto one that runs | if -2 | each.number in window
     LlamaSequence.resync
         a cancelled pass counts as evaluated | call held | len(self._cached) + len(tokens)
@@ -94,14 +135,19 @@ BUGS = table(
     LlamaSequence.evaluate
         a request that shares a pass is evaluated from the start of its chunk | call len | max(0, _ - 1)
         a chunk keeps what it evaluated before, whatever it was | call reuse | None
-    _Sibling.reuse
+    _Slot.reuse
         a prefix counts as copied that was not | call copy | None
         the whole prompt counts as copied | call list | list(tokens)
         copied from here to there | call copy | self.native.copy(self.number, donor.number)
+    _Slot.enter
+        the reader begins in the middle of a text | call hand_over | True
+        two prompts at once in one place | if -3 | False
+    _Slot.is_handed_over
+        what was read stays with the reader | call hand_over | True
     """,
-    LlamaSequences.missing, LlamaSequences.together, LlamaSequences._part, LlamaSequences._move, LlamaSequences.close_ranks,
+    LlamaSequences.missing, LlamaSequences.together, LlamaSequences._part, LlamaSequences._move, LlamaSequences.compact,
     LlamaSequence.resync, LlamaSequence.common_prefix, LlamaSequence.truncate, LlamaSequence._reusable, LlamaSequence.evaluate,
-    _Sibling.reuse,
+    _Slot.reuse, _Slot.enter, _Slot.is_handed_over,
 )  # fmt: skip
 
 
@@ -156,7 +202,7 @@ def test_a_prefix_is_copied_and_the_emptier_makes_room(monkeypatch: pytest.Monke
     made = Made(monkeypatch, 4)
     made.row(1, [1] * 9)
     numbers = [each.number for each in made.views]
-    made.sequences.close_ranks([0, 3])
+    made.sequences.compact([0, 3])
     assert (made.views[1].number, made.views[1].n_cached) == (numbers[1], 9)
 
 
@@ -165,7 +211,7 @@ def test_running_neighbours_keep_what_they_have(monkeypatch: pytest.MonkeyPatch)
     texts = {place: [place, 1, 2] for place in range(5)}
     for place, text in texts.items():
         made.row(place, text)
-    made.sequences.close_ranks([1, 2, 4])
+    made.sequences.compact([1, 2, 4])
     together = [(place, Pass(Role.TARGET, [*texts[place], 3], 1)) for place in (1, 2, 4)]
     for (_, each), rows in zip(together, made.sequences.together(together), strict=True):
         assert np.array_equal(rows[0], TABLE.row(each.tokens))

@@ -8,7 +8,6 @@ import pytest
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Pass, Role
-from localspec.launch.plan import _for_many as for_many
 from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
@@ -16,6 +15,7 @@ from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.spare_cores import CoreUsage, SpareCores, usage
 from localspec.options import LoadOptions
+from localspec.plan.decide import for_many
 
 pytestmark = pytest.mark.slow
 
@@ -146,7 +146,7 @@ def test_costs_with_fewer_threads(smollm2: LlamaModel, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("count", [1, 3])
 def test_threads_of_passes(smollm2_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = LoadOptions(n_ctx=256, gpu_layers=0, threads=2)
-    model = LlamaModel(smollm2_path, usual if count == 1 else for_many(usual))
+    model = LlamaModel(smollm2_path, usual if count == 1 else for_many(usual, on_gpu=False))
     sequences = LlamaSequences(model, CancelFlag(), model.options, count, 8)
     for fit in (2, 1, 2):
         monkeypatch.setattr(SpareCores, "threads", lambda _self, _now, fit=fit: fit)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.synthetic.mixtures import mixture
 from localspec.decoding.model import Logits
 from localspec.llama import safe_widths as module
 from localspec.llama.model import LlamaModel
@@ -15,6 +14,7 @@ from localspec.llama.safe_widths import SafeWidths, safe_widths
 from localspec.llama.sequence import LlamaContext
 from localspec.llama.traced import TracedContext, _TracedNative
 from localspec.options import LoadOptions
+from tests.support.mixtures import mixture
 
 EXACT = LoadOptions(n_ctx=512, threads=1, max_rows=16).exact()
 DEPTHS = (60, 300)

@@ -37,7 +37,7 @@ class ToyNative:
         self.model: Any = None
         self.encoder: Any = None
         self.can_truncate, self.n_snapshots, self.most_branches = True, 0, 0
-        self.pass_width = 0
+        self.pass_width, self.streams = 0, 1
         self._last_width, self._removed = [0] * count, [False] * count
         self.flag = CancelFlag()
         self.on_pass: Callable[[], None] = lambda: None

@@ -8,7 +8,7 @@ from pathlib import Path
 from localspec.models.gguf_encoding import GGML_TYPES
 from tests.models.gguf_builder import Content, Tensor, build
 
-Q4_K, F32 = 12, 0
+Q4_K, Q5_0, F32 = 12, 6, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Proportions:
     norms: tuple[str, ...] = ()
     more: tuple[tuple[str, Content], ...] = ()
     mtp: int = 0  # of the layers
+    kind: int = Q4_K  # of the matrices
+    experts: int = 0  # of a layer, each of this width
 
 
 NORMS = ("attn_q_norm", "attn_k_norm")
@@ -55,12 +57,29 @@ QWEN35 = Proportions(
 )  # fmt: skip
 
 
-def sparse_model(path: Path, size: Proportions) -> Path:
-    """Write a file of such a model that takes no room on the disk."""
-    return _sparse(path, _values(size), _tensors(size))
+def sparse_model(
+    path: Path,
+    size: Proportions,
+    more: Mapping[str, Content] | None = None,
+    size_bytes: int | None = None,
+) -> Path:
+    """Write a file of such a model that takes no room on the disk, with `more` values, and a hole up to some size."""
+    _sparse(path, {**_values(size), **(more or {})}, _tensors(size))
+    if size_bytes is not None:
+        assert path.stat().st_size <= size_bytes, f"{path.name} is larger than what it stands for"
+        with path.open("r+b") as file:
+            file.truncate(size_bytes)
+    return path
 
 
-def sparse_block(path: Path, size: Proportions, kind: str, *, own: bool = False) -> Path:
+def sparse_block(
+    path: Path,
+    size: Proportions,
+    kind: str,
+    words: Mapping[str, Content] | None = None,
+    *,
+    own: bool = False,
+) -> Path:
     """Write a drafter of blocks for a target of this size: dflash, dspark or dflash2, with an embedding of its `own` or without."""
     embd, rank, layers = size.n_embd, 256, [1, 5, 9, 13, 17]
     more: dict[str, Content] = {"target_layers": layers, "block_size": 16}
@@ -88,11 +107,13 @@ def sparse_block(path: Path, size: Proportions, kind: str, *, own: bool = False)
             tensors.append((f"{name}_base", (embd, 3, 2), F32))
             tensors.append((f"{name}_proj.weight", (embd, 6 * embd // 64), F32))
     drafter = replace(size, arch="dflash", layers=5, norms=NORMS, more=tuple(more.items()), mtp=0)
-    values = {**_values(drafter), "tokenizer.ggml.mask_token_id": 5}
+    values = {**_values(drafter), **(words or {}), "tokenizer.ggml.mask_token_id": 5}
     return _sparse(path, values, tensors + [each for each in _tensors(drafter) if "blk" in each[0]])
 
 
-def sparse_gemma4(path: Path, *, assistant: bool = False) -> Path:
+def sparse_gemma4(
+    path: Path, words: Mapping[str, Content] | None = None, *, assistant: bool = False
+) -> Path:
     """Write a Gemma 4 of twelve layers, or an assistant for it."""
     embd, ff, layers = (1024, 4096, 4) if assistant else (2560, 10240, 12)
     more: dict[str, Content] = {
@@ -114,7 +135,8 @@ def sparse_gemma4(path: Path, *, assistant: bool = False) -> Path:
         tensors.append(("nextn.pre_projection.weight", (2 * 2560, embd), Q4_K))
         tensors.append(("nextn.post_projection.weight", (embd, 2560), Q4_K))
         size = replace(size, arch="gemma4-assistant")
-    return _sparse(path, _values(replace(size, more=tuple(more.items()))), tensors)
+    values = _values(replace(size, more=tuple(more.items())))
+    return _sparse(path, {**values, **(words or {})}, tensors)
 
 
 Tensors = list[tuple[str, tuple[int, ...], int]]
@@ -155,12 +177,12 @@ def _tensors(size: Proportions) -> Tensors:
     q, kv = size.heads * size.head_width, size.kv_heads * size.head_width
     widths = {"attn_q_norm": size.head_width, "attn_k_norm": size.head_width}
     tensors: Tensors = [
-        ("token_embd.weight", (embd, size.n_vocab), Q4_K),
+        ("token_embd.weight", (embd, size.n_vocab), size.kind),
         ("output_norm.weight", (embd,), F32),
     ]
     if not size.tied:
-        tensors.append(("output.weight", (embd, size.n_vocab), Q4_K))
-    matrices = {
+        tensors.append(("output.weight", (embd, size.n_vocab), size.kind))
+    matrices: dict[str, tuple[int, ...]] = {
         "attn_q": (embd, q),
         "attn_k": (embd, kv),
         "attn_v": (embd, kv),
@@ -169,6 +191,13 @@ def _tensors(size: Proportions) -> Tensors:
         "ffn_up": (embd, ff),
         "ffn_down": (ff, embd),
     }
+    if size.experts:
+        matrices = {name: at for name, at in matrices.items() if "ffn" not in name}
+        matrices |= {
+            "ffn_gate_exps": (embd, ff, size.experts),
+            "ffn_up_exps": (embd, ff, size.experts),
+            "ffn_down_exps": (ff, embd, size.experts),
+        }
     for layer in range(size.layers):
         own: dict[str, tuple[int, ...]] = {**matrices}
         norms = ["attn_norm", "ffn_norm", *size.norms]
@@ -182,7 +211,7 @@ def _tensors(size: Proportions) -> Tensors:
         if layer >= size.layers - size.mtp:
             own["nextn.eh_proj"] = (2 * embd, embd)
             norms += ["nextn.enorm", "nextn.hnorm"]
-        tensors += [(f"blk.{layer}.{name}.weight", at, Q4_K) for name, at in own.items()]
+        tensors += [(f"blk.{layer}.{name}.weight", at, size.kind) for name, at in own.items()]
         for norm in norms:
             tensors.append((f"blk.{layer}.{norm}.weight", (widths.get(norm, embd),), F32))
     return tensors

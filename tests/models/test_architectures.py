@@ -10,7 +10,6 @@ import pytest
 
 from localspec.decoding.draft_block import DraftBlock
 from localspec.errors import LocalspecError, PairMismatch, UsageError
-from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.architectures import (
     ACCEPTED,
     Heads,
@@ -26,6 +25,8 @@ from localspec.models.architectures import (
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.pairs import Fit, judge_headers
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.plan.load_plan import LoadPlan
+from localspec.plan.make import make_plan
 from tests.llama import tiny_mamba, tiny_models
 
 WRITERS: dict[str, Callable[[Path], Path]] = {

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from lab.faults.pulls import kill_until_done
 from tests.models.loopback_hub import loopback_hub
 from tests.models.toy_machine import PATIENCE_S, ToyMachine
 
@@ -49,9 +48,25 @@ def test_a_pair_of_processes_survives_the_death_of_the_first(machine: ToyMachine
 
 
 def test_killed_at_random_moments_a_pull_loses_nothing(machine: ToyMachine) -> None:
-    data, kills = bytes(range(250)) * 12_000, 6
-    machine.hub.pause_s = 0.03
+    data, kills, chance, hub = bytes(range(250)) * 12_000, 6, Random(0), machine.hub
+    hub.pause_s = 0.03
     machine.offer("toy", data)
-    sent_bytes = kill_until_done(machine, "toy", kills, Random(0))
-    assert sent_bytes <= 1.05 * len(data) + kills * (64 << 10)
+    for _ in range(kills):
+        before = hub.sent_bytes
+        with machine.start("pull", "--quiet", "toy") as process:
+            # Most moments lie in the transfer, some before it.
+            end_s = time.monotonic() + chance.uniform(0.2, 1.0)
+            while hub.sent_bytes == before and time.monotonic() < end_s:
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0.0, 0.25))
+            alive = process.poll() is None
+            process.kill()
+            process.communicate()
+        machine.assert_only_verified()
+        assert alive, "the hub is too fast for so many kills"
+    hub.pause_s = 0.0
+    ended = machine.run("pull", "--quiet", "toy")
+    assert ended.code == 0, ended.err
+    machine.assert_only_verified()
+    assert hub.sent_bytes <= 1.05 * len(data) + kills * (64 << 10)
     assert machine.partials == []

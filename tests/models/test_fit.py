@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from localspec.errors import ModelLoadError
-from localspec.models.fit import FitPlan, Machine, ModelLoad, Place, split_layers
-from localspec.models.fit import fit as fit_loads
 from localspec.models.gguf import parse_header, read_header
-from localspec.models.memory import ModelShape, compute_bytes, layer_kv_bytes, model_shape, predict
 from localspec.options import LoadOptions
+from localspec.plan.fit import FitPlan, Machine, ModelLoad, Place
+from localspec.plan.fit import best_fit as fit_loads
+from localspec.plan.memory import (
+    ModelShape,
+    compute_bytes,
+    layer_kv_bytes,
+    model_shape,
+    predict,
+    split_layers,
+)
 from tests.models import shapes
 from tests.models.gguf_builder import Content, Tensor, build
 

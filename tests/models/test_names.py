@@ -66,7 +66,7 @@ def test_what_looks_like_a_path_or_is_a_file_is_a_path(folder: Path) -> None:
         ("gone/model", "gone/model was not found locally, and localspec is offline"),
         (".", "no model '.'"),
         ("./", "is a directory: give the .gguf file in it"),
-        ("smolm2-135m", "did you mean smollm2-135m, "),
+        ("smolm2-135m", r"did you mean smollm2-135m\?"),
         ("", "no model ''"),
         ("a\nb.gguf", r"no file 'a\\nb.gguf'"),
         ("a\0b.gguf", "no file"),

@@ -8,7 +8,8 @@ from msgspec.structs import replace as replace_heads
 from localspec.decoding.costs import PassCosts
 from localspec.models.entries import Chances, HeadsEntry, ModelEntry, PairEntry, parameters
 from localspec.models.mmproj import takes
-from localspec.models.recommend import (
+from localspec.models.registry import Registry, load_registry
+from localspec.plan.recommend import (
     MOST_OF_GPU,
     ON_A_CPU,
     ON_A_GPU,
@@ -18,7 +19,7 @@ from localspec.models.recommend import (
     best,
     recommend,
 )
-from localspec.models.registry import Registry, load_registry
+from localspec.session.model_lines import outlook
 
 GB, GB_PER_S = 10**9, 1e9
 
@@ -139,9 +140,9 @@ def test_what_heads_add_is_foreseen_where_figures_say_it() -> None:
         (replace(fast, usual=CHEAP), heads_of(chances=Chances()), None, may),
         (measured, heads, "3B", may),
     ]  # fmt: skip
-    for memory, entry, active, outlook in cases:
-        assert with_heads(memory, entry, active).outlook == f", {outlook}"
-    assert not with_heads(gpu(24, None), heads).outlook, "there is no speed to add to"
+    for memory, entry, active, words in cases:
+        assert outlook(with_heads(memory, entry, active)) == f", {words}"
+    assert not outlook(with_heads(gpu(24, None), heads)), "there is no speed to add to"
 
 
 def test_the_speed_with_heads_is_that_of_the_best_length() -> None:
@@ -165,9 +166,9 @@ def test_heads_in_a_file_of_their_own_take_a_step_of_its_size() -> None:
     )
     known, later = (best("m", target, [memory], each) for each in (file, unknown))
     assert known is not None
-    assert known.outlook == with_heads(memory, heads_of(step=0.1)).outlook
+    assert outlook(known) == outlook(with_heads(memory, heads_of(step=0.1)))
     assert later is not None
-    assert "may make" in later.outlook, "of a size that is still to be learnt, nothing is promised"
+    assert "may make" in outlook(later), "of a size that is still to be learnt, nothing is promised"
 
 
 def test_what_has_to_be_taken_counts_in_memory() -> None:

@@ -11,9 +11,7 @@ from msgspec import structs
 from lab.synthetic.gguf_layout import read_layout
 from lab.synthetic.gguf_writer import NewTensor, copied, write_gguf
 from localspec.errors import ModelFileError, UsageError
-from localspec.launch.fit import plan_fit
 from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.models.entries import HubSource, ModelEntry, of_shards
 from localspec.models.gguf import read_header, read_model
 from localspec.models.inventory import inventory, plan_removal, remove
@@ -24,6 +22,9 @@ from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plan.facts import free_memory
+from localspec.plan.fit import PairLoad
+from localspec.plan.make import make_plan
 from tests.models.gguf_builder import Raw, build, model_file, model_values
 from tests.models.shapes import LLAMA_1B, sparse_model
 from tests.models.sources import entry_for
@@ -60,7 +61,10 @@ def test_all_headers_are_one(tmp_path: Path) -> None:
     header = read_model(first)
     assert [t.name for t in header.tensors] == [t.name for t in read_header(whole).tensors]
     assert header.size_bytes == sum(each.stat().st_size for each in (first, *others))
-    plans = [plan_fit(read_model(path), None, LoadOptions(gpu_layers=0)) for path in (whole, first)]
+    pairs = [
+        PairLoad.of(read_model(path), options=LoadOptions(gpu_layers=0)) for path in (whole, first)
+    ]
+    plans = [pair.fit(free_memory()) for pair in pairs]
     one, other = (plan and plan.uses[0].needed_bytes for plan in plans)
     assert one == other
     assert one

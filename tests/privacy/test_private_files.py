@@ -15,8 +15,8 @@ from localspec.models.ledger import PINS
 from localspec.models.names import import_file
 from localspec.models.registry import Registry
 from localspec.models.store import Store
+from localspec.plugins.store.token_log import TokenLog
 from localspec.storage.paths import data_dir
-from localspec.storage.token_log import TokenLog
 from tests.cli.command import PLAIN, localspec, succeed
 from tests.models.gguf_builder import model_file
 from tests.models.sources import begin

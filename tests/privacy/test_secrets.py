@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.engine.engine import RemoteEngine
 from localspec.engine.protocol import Load, encode
+from localspec.engine.remote_engine import RemoteEngine
 from localspec.options import LaunchOptions
 from tests.cli.command import Done, localspec
 from tests.models.loopback_hub import loopback_hub

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.retrieval.scripts import LANGUAGES, facts, recall
+from lab.retrieval.scripts import LANGUAGES, facts, is_mixed, ranks, recall
 from localspec.retrieval import index as index_module
 from localspec.retrieval.index import Index, KnownFile
 from localspec.retrieval.passages import Passage
@@ -83,7 +83,11 @@ def test_an_index_of_before_is_taken_over(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_recall_is_that_of_english(tmp_path: Path) -> None:
-    assert len(facts()) == 30
-    by_language = {each: recall(tmp_path / each, each) for each in LANGUAGES}
+    every = facts()
+    assert len(every) == 60
+    assert sum(map(is_mixed, every)) >= 15
+    places = {each: ranks(tmp_path / each, each) for each in LANGUAGES}
     for each in ("zh", "ja"):
-        assert by_language[each] >= 0.9 * by_language["en"], by_language
+        assert recall(places[each]) >= 0.9 * recall(places["en"]), places
+        among_mixed = recall(places[each], lambda at: is_mixed(every[at]))
+        assert among_mixed >= 0.9 * recall(places["en"], lambda at: is_mixed(every[at])), places

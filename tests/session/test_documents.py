@@ -41,7 +41,9 @@ def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     files = attached("What does @a.py do?", tmp_path)
     said = question_with("What does @a.py do?", files)
-    assert said.text == 'What does @a.py do?\n\n<file name="a.py">\nx = 1\n</file>'
+    assert said.text == '\n\n<file name="a.py">\nx = 1\n</file>\n\nWhat does @a.py do?'
+    assert said.typed == "What does @a.py do?"
+    assert Message.from_text("user", said.text) == said
     assert [label(each) for each in said.documents] == ["a.py · 5 B · ≈ 1 tokens"]
     for content, word in [
         (b"\xff\xfe\x00", "is not UTF-8 text"),

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from localspec.errors import LocalspecError
-from localspec.llama.chosen import BUILD_VARIABLE, builds_dir, choose, chosen
 from localspec.llama.native import native
+from localspec.llama.selection import BUILD_VARIABLE, builds_dir, choose, chosen
 from localspec.setup import steps as module
 from localspec.setup.plan import SetupPlan
 from localspec.setup.steps import Step, carry_out, find_problem, steps

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from localspec.storage.database import open_database, remove, shares_memory
 from tests.cli.command import Done, localspec
+from tests.warm import USER
 
 pytestmark = pytest.mark.slow
 
@@ -32,10 +34,11 @@ os._exit(0)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MB."""
-    place = tmp_path / "disk"
+def disk() -> Iterator[Path]:
+    """A disk of 4 MB, in a directory where every user may write."""
+    place = Path(tempfile.mkdtemp(), "disk")
     place.mkdir()
+    place.parent.chmod(0o777)
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", place],
         check=False,
@@ -47,6 +50,24 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield place
     finally:
         subprocess.run(["umount", "-l", place], check=True)
+        shutil.rmtree(place.parent)
+
+
+@pytest.fixture(params=["root", "nobody"])
+def user(request: pytest.FixtureRequest, disk: Path) -> dict[str, str]:
+    """Variables by which a command runs as a user, with data on a disk."""
+    (disk.parent / "config").mkdir(mode=0o777)
+    folders = {
+        "LOCALSPEC_DATA_DIR": str(disk / "data"),
+        "LOCALSPEC_CONFIG_DIR": f"{disk}/../config",
+    }
+    return folders | ({USER: "65534"} if request.param == "nobody" else {})
+
+
+def own(disk: Path, user: dict[str, str]) -> None:
+    """Give what is on a disk to a user."""
+    for each in (disk, *disk.rglob("*")):
+        os.chown(each, int(user.get(USER, 0)), -1)
 
 
 def fill(disk: Path) -> None:
@@ -72,13 +93,16 @@ READERS = {
 
 @pytest.mark.parametrize("log", ["a log", "a log without its index", "no log"])
 @pytest.mark.parametrize("state", ["full", "read-only"])
-def test_what_is_whole_is_read(disk: Path, tmp_path: Path, state: str, log: str) -> None:
-    data, docs, out = disk / "data", tmp_path / "docs", tmp_path / "out.md"
-    env = {"LOCALSPEC_DATA_DIR": str(data), "LOCALSPEC_TELEMETRY": "on"}
+def test_what_is_whole_is_read(
+    disk: Path, tmp_path: Path, user: dict[str, str], state: str, log: str
+) -> None:
+    data, docs, out = disk / "data", tmp_path / "docs", disk.parent / "out.md"
+    env = user | {"LOCALSPEC_TELEMETRY": "on"}
     docs.mkdir()
     (docs / "birds.md").write_text("# Birds\n\npenguins walk far\n")
-    assert localspec("index", "add", str(docs), "--name", "docs", env=env).code == 0
+    assert localspec("index", "add", str(docs), "--name", "docs", env=env | {USER: "0"}).code == 0
     subprocess.run([sys.executable, "-c", WRITER, data], check=True)
+    own(disk, user)
     if log == "no log":
         assert localspec("history", "tag", "1", "seen", env=env).code == 0  # closes it
     elif log == "a log without its index" and state == "full":
@@ -104,14 +128,18 @@ def check_advice(done: Done) -> None:
 
 
 @pytest.mark.parametrize("state", ["full", "read-only"])
-def test_what_would_change_says_so_in_a_line(disk: Path, state: str) -> None:
-    env = {"LOCALSPEC_DATA_DIR": str(disk / "data")}
+def test_what_would_change_says_so_in_a_line(disk: Path, user: dict[str, str], state: str) -> None:
     subprocess.run([sys.executable, "-c", WRITER, disk / "data"], check=True)
+    (disk / "data" / "index").mkdir()
+    (disk / "data" / "index" / "docs.db").touch()
+    own(disk, user)
     fill(disk) if state == "full" else remount(disk, "ro")
-    done = localspec("history", "tag", "1", "new " * 50, env=env)
+    done = localspec("history", "tag", "1", "new " * 50, env=user)
     if state == "read-only":
         assert done.code == 1
         assert done.err.count("\n") == 1
+        assert "keeps trying" not in done.err, "it ends"
+        assert "its disk" in localspec("index", "rm", "docs", env=user).err
     check_advice(done)
 
 

@@ -17,7 +17,6 @@ from localspec_student import __main__ as command
 from localspec_student.recipe import MakeFlags, Recipe
 from msgspec import structs
 
-from localspec.bench.prompts import BenchPrompt, bundled
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished
 from localspec.cli.stats import stats
@@ -26,7 +25,6 @@ from localspec.decoding.costs import AT_BEST
 from localspec.errors import LocalspecError, PairMismatch, UsageError
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import make_plan
 from localspec.llama.heads import LlamaHeads
 from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
@@ -36,11 +34,13 @@ from localspec.models.gguf import read_header
 from localspec.models.ledger import TAILORED
 from localspec.models.registry import Registry, load_registry
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from localspec.tailor.lessons import RecordedReply, own_lessons
-from localspec.tailor.tailor import tailoring_job
+from localspec.plan.make import make_plan
+from localspec.plugins.bench.prompts import BenchPrompt, bundled
+from localspec.plugins.tailor.lessons import RecordedReply, own_lessons
+from localspec.plugins.tailor.tailor import tailoring_job
 from tests import warm
-from tests.tailor.replies import add_marked, record
-from tests.tailor.tiny_llama import N_EMBD, write
+from tests.llama.tiny_llama import N_EMBD, write
+from tests.plugins.tailor.replies import add_marked, record
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch")
@@ -51,8 +51,6 @@ from localspec_student.collect import Talk, made_prompt, read_talks  # noqa: E40
 from localspec_student.head import Head, Target, new_weights, write_head  # noqa: E402
 from localspec_student.make import Making  # noqa: E402
 from localspec_student.train import Trainer  # noqa: E402
-
-from lab.benchmarks import student_curve  # noqa: E402
 
 OPTIONS = LoadOptions(n_ctx=1024, threads=1, gpu_layers=0)
 RECIPE = Recipe(tokens=900, epochs=1, depths=2, ids=200, batch=1000)
@@ -362,7 +360,7 @@ def test_again_trains_on_what_was_rejected_and_what_is_good_and_not_on_what_is_b
             super().__init__(target, recipe, talks, before)
 
     monkeypatch.setattr(train, "Trainer", Noting)
-    monkeypatch.setattr("localspec.tailor.lessons._HELD_SHARE", 1000)
+    monkeypatch.setattr("localspec.plugins.tailor.lessons._HELD_SHARE", 1000)
     record(data, "tiny.gguf", [(1, "heads", 1), (2, "heads", 0), (3, "heads", 0)])
     add_marked(data, "tiny.gguf", 2, "bad")
     add_marked(data, "tiny.gguf", 9, "good", words="ABC")
@@ -454,20 +452,3 @@ def test_published_heads_are_named_before_any_are_made(monkeypatch: pytest.Monke
     monkeypatch.setattr(Registry, "published_heads", lambda *_: ["a/b", "c/d"])
     said = CliRunner().invoke(command.student, ["make", "tiny"])
     assert said.stderr == "tiny has published heads, the better choice: a/b, c/d\n"
-
-
-def test_the_curve_has_a_point_for_each_part_of_the_text(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job_of().make()
-    monkeypatch.setattr(student_curve, "RECIPE", RECIPE)
-    capsys.readouterr()
-    student_curve.main("tiny")
-    *points, own, mean = capsys.readouterr().out.splitlines()
-    tokens = [int(each.split()[0].replace(",", "")) for each in points]
-    assert len(tokens) == 4
-    assert tokens == sorted(tokens)
-    assert all(" tokens: agreement [0." in each for each in points)
-    assert own.startswith("own: ")
-    assert mean.startswith("mean: ")
-    assert "a doubling" in mean

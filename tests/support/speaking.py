@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply
 from localspec.chat.request import Request
+from localspec.chat.token_prefix import Conversation
 from localspec.decoding.policy import plain_policy
 from localspec.launch.load import load
-from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.plan.make import make_plan
 
 
 def opened(
@@ -31,7 +31,7 @@ def opened(
         load=options or LoadOptions(n_ctx=1024),
         **more,
     )
-    return load(make_plan(launch, parallel=parallel), parallel=parallel).assistant
+    return load(make_plan(launch, parallel=parallel)).assistant
 
 
 def forget(assistant: Assistant) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from localspec.errors import LocalspecError
 from localspec.options.recording import Switch
+from localspec.telemetry import log
 from localspec.telemetry.log import (
     FILE,
     is_empty,
@@ -107,13 +108,13 @@ def test_only_what_is_asked_for_is_decoded(tmp_path: Path, monkeypatch: pytest.M
     with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
         file.execute("UPDATE record SET at = id")
         file.execute("UPDATE record SET pair = '', body = ? WHERE id BETWEEN 20 AND 28", [_FINDING])
-    decoded, decode = list[bytes](), msgspec.json.decode
+    decoded, decode = list[bytes](), log._decoder()
 
-    def counted(body: bytes, **how: Any) -> Any:
+    def counted(body: bytes) -> Any:
         decoded.append(body)
-        return decode(body, **how)
+        return decode(body)
 
-    monkeypatch.setattr("localspec.telemetry.log.msgspec.json.decode", counted)
+    monkeypatch.setattr(log, "_decoder", lambda: counted)
     assert not is_empty(tmp_path)
     assert list(read_records(tmp_path, 29.5).replies) == [30]
     assert len(decoded) == 1

@@ -1,4 +1,4 @@
-"""What drafting gained: under the answer, in F2, in `run`, its JSON and `stats`, of the same real answers."""
+"""What drafting gained: under the answer, in F2, in `run`, its JSON, over HTTP and in `stats`, of the same real answers."""
 
 import json
 from pathlib import Path
@@ -9,15 +9,21 @@ from localspec.chat.events import Finished, RoundDone
 from localspec.chat.request import Request
 from localspec.cli.output import RunOutcome
 from localspec.display import TIMES, gain_text
+from localspec.history.archive import History
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import make_plan
+from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.plan.make import make_plan
+from localspec.plugins.serve.openai_forms import figures
+from localspec.session.conversation import SavedConversation
 from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
-from localspec.telemetry.view import as_json
+from localspec.telemetry.view import as_json, terminal_view
 from localspec.tui.exchange import Exchange
+from localspec.tui.message_text import message_text
 from localspec.tui.stats import stats_lines, status
+from tests.llama import tiny_models
 from tests.support.machines import with_what_is_known
 from tests.waiting import until
 
@@ -36,6 +42,7 @@ def test_every_place_has_the_same_figure(
     assistant = load(make_plan(launch), observe=Telemetry().observe).assistant
     greedy = ReplyOptions(SamplingParams(temperature=0), max_tokens=48, seed=1, regex=LIST)
     ratios = []
+    saved = SavedConversation(History(tmp_path / "history"))
     for number in range(6):
         *events, done = assistant.stream(f"Colours, {number}", greedy)
         rounds = [each for each in events if isinstance(each, RoundDone)]
@@ -49,6 +56,12 @@ def test_every_place_has_the_same_figure(
         assert f" · {figure} · " in outcome.line()
         document = outcome.as_json("chat")["speculation"]["gain"]
         assert gain_text(document["ratio"]) == figure
+        answered = figures(done)["speculation"]
+        assert gain_text(answered["gain"]["ratio"]) == figure
+        assert answered["line"].startswith(f"{figure} · "), "the page shows it"
+        saved.say(Message.user("Colours"))
+        saved.add_reply(reply, "toy")
+        assert f" · {answered['line']}" in message_text(saved.messages[-1]).note
         shown = Exchange(Request(number), happened=rounds, finished=done)
         assert status(shown, None, 0)[0].endswith(figure)
         line = stats_lines(shown, 80)[0]
@@ -63,3 +76,55 @@ def test_every_place_has_the_same_figure(
     low, high = min(ratios), max(ratios)
     assert low <= report.total.gain.ratio <= high
     assert json.loads(as_json(report))["total"]["speed_up"] == pytest.approx(report.total.speed_up)
+
+
+@pytest.mark.parametrize(("draft", "known"), [("lookup:3", False), ("off", None)])
+def test_every_place_says_why_there_is_no_figure(
+    six_layers_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    draft: str,
+    known: bool | None,
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path)))
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
+    launch = LaunchOptions(
+        target=str(six_layers_path), draft=draft, load=LoadOptions(n_ctx=1024, threads=1)
+    )
+    assistant = load(make_plan(launch), observe=Telemetry().observe).assistant
+    greedy = ReplyOptions(SamplingParams(temperature=0), max_tokens=16, seed=1, regex=LIST)
+    *_, done = assistant.stream("Colours: red, green, blue, yellow, orange, purple, red", greedy)
+    assistant.close()
+    assert isinstance(done, Finished)
+    reply, directory = done.reply, tmp_path / "telemetry"
+    assert until(lambda: len(read_records(directory).replies) == 1)
+    report = make_report(read_records(directory))
+    assert reply.gain is None
+    if known is None:
+        assert "nothing was drafted: it is switched off (1)" in terminal_view(report)
+        assert json.loads(as_json(report))["no_drafting"] == {"no drafting: it is switched off": 1}
+        return
+    words = "drafting gain not known yet: too few rounds without a draft"
+    assert words in RunOutcome(reply, "toy", None, 0.0).line()
+    assert figures(done)["speculation"]["line"].startswith(words)
+    shown = Exchange(Request(1), finished=done)
+    assert status(shown, None, 0)[0].endswith(words)
+    saved = SavedConversation(History(tmp_path / "history"))
+    saved.say(Message.user("Colours"))
+    saved.add_reply(reply, "toy")
+    assert words in message_text(saved.messages[-1]).note
+
+
+@pytest.mark.parametrize(("text", "why"), [("[[[", "config.toml"), ("", None)])
+def test_a_model_that_is_loaded_while_the_settings_are_unusable_says_that_nothing_is_recorded(
+    text: str, why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    model = tiny_models.write_llama(tmp_path / "model.gguf")
+    plan = make_plan(LaunchOptions(target=str(model), draft="off", load=LoadOptions(n_ctx=64)))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    assistant = load(plan, observe=Telemetry().observe).assistant
+    assistant.close()
+    notes = [each for each in assistant.notes if "not recorded" in each]
+    assert [why is not None and why in each for each in notes] == [True] * (why is not None)

@@ -13,8 +13,8 @@ import pytest
 from localspec.chat.request import Request
 from localspec.config.own import adopt_switches
 from localspec.launch.observe import Telemetry
+from localspec.launch.recording import kept_megabytes
 from localspec.launch.recording import recording as what_is_recorded
-from localspec.launch.recording import store_megabytes
 from localspec.messages import Message
 from localspec.options.recording import Switch
 from localspec.telemetry.log import FILE, read_records, store, wipe
@@ -198,7 +198,7 @@ def test_earlier_switches_and_a_setting_that_says_no(settings: Path, switch: Pat
     stored.write_text("2")
     adopt_switches()
     assert what_is_recorded() == Switch(text=True, megabytes=20, days=3)
-    assert store_megabytes() == 2
+    assert kept_megabytes("store") == 2
     settings.write_text("telemetry = false\n")
     switch.write_text(ON)
     adopt_switches()

@@ -7,8 +7,8 @@ import pytest
 
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.plan.make import make_plan
 from localspec.telemetry.log import read_records
 from localspec.telemetry.reply import ReplyRecord
 from tests.support.machines import with_what_is_known

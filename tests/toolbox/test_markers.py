@@ -6,8 +6,8 @@ from pathlib import Path
 import llama_cpp.llama_cpp as native
 import pytest
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.template import ChatTemplate
+from localspec.chat.token_prefix import Conversation
 from localspec.errors import TemplateError
 from localspec.llama import backend
 from localspec.llama.vocabulary import Vocabulary

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.segment import Segment
 from textual import events
 from textual._compositor import LayoutUpdate
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
-from localspec.engine.engine import RemoteEngine
+from localspec.engine.remote_engine import RemoteEngine
 from localspec.history.archive import History
 from localspec.messages import MediaPart
 from localspec.options import LaunchOptions, ReplyOptions
@@ -32,6 +33,7 @@ from tests.engine.double import command
 
 PATIENCE_S = 90.0  # a machine may be busy with something else
 SCREENS = Path(__file__).parent / "screens"
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 _REFRESHES = 9
 """Times that a screen is drawn at most until nothing of it is to be drawn any more."""
 
@@ -193,12 +195,16 @@ class Chat:
         await self.pilot.resize_terminal(width, height)
         await self.until(lambda: tuple(self.app.screen.size) == (width, height))
 
-    def text(self) -> str:
-        """Return what the screen shows, the screens behind it included."""
+    def lines(self) -> list[list[Segment]]:
+        """Return the lines that the screen shows, the screens behind it included."""
         compositor = self.app.screen._compositor
         update = compositor.render_update(full=True, screen_stack=self.app._background_screens)
         assert isinstance(update, LayoutUpdate)
-        lines = ("".join(strip.text for strip in line) for line in update.strips)
+        return [[segment for strip in line for segment in strip] for line in update.strips]
+
+    def text(self) -> str:
+        """Return the text of `lines`."""
+        lines = ("".join(segment.text for segment in line) for line in self.lines())
         return "\n".join(line.rstrip() for line in lines)
 
 
@@ -233,16 +239,17 @@ def drive(
     load: LaunchOptions | None = None,
     tools: Callable[[Path], CallRunner] | None = None,
     ready: bool = False,
+    engine: RemoteEngine | None = None,
 ) -> None:
     """Start the chat with its history in a folder, do something in it, and leave.
 
     Paths in the script are of files in the folder. Without a pair the chat chooses. `load` is loaded instead of the pair,
-    and `tools` returns what carries out calls in the working directory.
+    `tools` returns what carries out calls in the working directory, and `engine` answers in place of the double.
     """
     work = folder / "work"
     work.mkdir(exist_ok=True)
     talk = SavedConversation(History(folder / "history"))
-    engine = RemoteEngine(command(_placed(script, folder)))
+    engine = engine or RemoteEngine(command(_placed(script, folder)))
     calling = None if tools is None else tools(work)
     launch = load or LaunchOptions(pair=pair)
     session = Session(engine, talk, launch, ReplyOptions(), work, work=calling)
@@ -300,18 +307,18 @@ async def assert_screen(chat: Chat, name: str) -> None:
     """See that the screen is as it was, at three sizes; LOCALSPEC_UPDATE_SCREENS=1 keeps how it is now instead."""
     for width, height in ((40, 12), (80, 24), (120, 40)):
         await chat.sized(width, height)
-        file = f"{name}-{width}x{height}.txt"
+        file = SCREENS / f"{name}-{width}x{height}.txt"
         await _assert_kept(chat, file, lambda: chat.text().rstrip("\n") + "\n")
 
 
-async def assert_picture(chat: Chat, name: str) -> None:
-    """See that the screen looks as it did, colours included; kept anew like the texts of `assert_screen`.
+async def assert_picture(chat: Chat, name: str, height: int = 24) -> None:
+    """See that the screen looks as its picture in the documents, colours included; drawn again like the texts of `assert_screen`.
 
     What Textual draws is text at places with colours, and depends on no font and no machine. Only the name that
     it gives to the picture, and the addresses of the fonts that it recommends, are left out.
     """
-    await chat.sized(80, 24)
-    await _assert_kept(chat, f"{name}.svg", lambda: _picture(chat.app))
+    await chat.sized(80, height)
+    await _assert_kept(chat, PICTURES / f"{name}.svg", lambda: _picture(chat.app))
 
 
 def _picture(app: ChatApp) -> str:
@@ -321,10 +328,10 @@ def _picture(app: ChatApp) -> str:
     return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
 
 
-async def _assert_kept(chat: Chat, name: str, shown: Callable[[], str]) -> None:
+async def _assert_kept(chat: Chat, path: Path, shown: Callable[[], str]) -> None:
     """See that something comes to look as it was kept, which a busy machine may take a while for."""
     await chat.pilot.pause(0.15)
-    loop, path = asyncio.get_running_loop(), SCREENS / name
+    loop = asyncio.get_running_loop()
     end_s = loop.time() + 10.0
     while path.exists() and shown() != path.read_text(encoding="utf-8") and loop.time() < end_s:
         await chat.pilot.pause(0.15)

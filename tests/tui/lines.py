@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from localspec.engine.engine import RemoteEngine
+from localspec.engine.remote_engine import RemoteEngine
 from localspec.history.archive import History
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.approval import CallRunner

@@ -8,8 +8,8 @@ from typing import Any
 
 from localspec.chat.events import Finished
 from localspec.chat.request import Request
-from localspec.engine.engine import RemoteEngine
-from localspec.engine.protocol import Cancel, Command, Load, Notice, Ready, SaveState
+from localspec.engine.protocol import Cancel, Command, Load, Notice, Ready
+from localspec.engine.remote_engine import RemoteEngine
 from localspec.history.archive import History
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.conversation import SavedConversation
@@ -38,10 +38,6 @@ class ScriptedEngine(RemoteEngine):
     @property
     def cancelled(self) -> list[int | None]:
         return [each.id for each in self.sent if isinstance(each, Cancel)]
-
-    @property
-    def saves(self) -> bool:
-        return any(isinstance(each, SaveState) for each in self.sent)
 
     def _start(self) -> None:
         pass

@@ -22,7 +22,7 @@ import sys, time, resource
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.engine.engine import RemoteEngine
+from localspec.engine.remote_engine import RemoteEngine
 from localspec.history.archive import History
 from localspec.tui.app import ChatApp
 from localspec.tui.session import Session

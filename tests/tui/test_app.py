@@ -1,5 +1,6 @@
 """The main screen, driven by keys: what is written and recalled, messages and their keys, and how it looks."""
 
+import asyncio
 from itertools import chain
 from pathlib import Path
 
@@ -7,13 +8,11 @@ import pytest
 from textual import events
 from textual.widgets import OptionList
 
-from localspec.chat.request import Request
 from localspec.messages import Message
 from localspec.session.preferences import read_preferences
 from localspec.tui.actions import edited
 from localspec.tui.message import MessageView
-from localspec.tui.race import Race
-from localspec.tui.sheets import RaceSheet, TextSheet
+from localspec.tui.sheets import TextSheet
 from tests.support.checks import refuses
 from tests.tui.answers import exchange, finished, tokens
 from tests.tui.driving import Chat, drive, driven
@@ -78,7 +77,7 @@ async def test_a_pasted_mention_that_waits_is_text_and_so_is_one_that_comes_back
     (chat.session.folder / "notes.txt").write_text("own")
     await chat.ask("one?")
     chat.session.waiting.append("mail @notes.txt ok")
-    chat.session.pasted["mail @notes.txt ok"] = frozenset({"notes.txt"})
+    chat.session.questions.pasted["mail @notes.txt ok"] = frozenset({"notes.txt"})
     chat.app.take_back_waiting()
     await chat.settle()
     await chat.press("enter", rest=True)
@@ -185,7 +184,6 @@ async def test_what_cannot_be_done_stays_to_be_mended(chat: Chat) -> None:
         ("look at @a.bin", "a.bin is not UTF-8 text"),
         ("/model qwen3-4x", "did you mean qwen3-4b"),
         ("/set temprature 1", "temprature"),
-        ("/rename x", "/rename is /save now"),
     ):
         await chat.run(sent, shows=why, typed=sent)
         assert not chat.session.models.loading
@@ -198,7 +196,11 @@ async def test_what_cannot_be_done_stays_to_be_mended(chat: Chat) -> None:
 @driven(size=(80, 24))
 async def test_commands_and_paths_are_completed_by_keys(chat: Chat) -> None:
     (chat.session.folder / "notes.md").write_text("x" * 1200)
-    await chat.press("/", "down", "down")
+    await chat.ask("hello?")
+    await chat.press("/", "enter", typed="/")
+    assert chat.app.view.entry.list_open
+    assert chat.questions == ["hello?"]
+    await chat.press("down", "down", "down")
     assert chat.app.query_one("#completions", OptionList).highlighted == 2
     await chat.press("escape", typed="")
     assert not chat.app.view.entry.list_open
@@ -232,7 +234,7 @@ def test_marks_are_seen_without_colours(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def look(chat: Chat) -> None:
-        await chat.press("/", "down")
+        await chat.press("/", "down", "down")
         marked = chat.app.query_one("#completions", OptionList)
         styles = [marked.render_line(y)._segments[0].style for y in range(3)]
         assert [bool(style and style.underline) for style in styles] == [False, True, False]
@@ -282,6 +284,41 @@ async def test_questions_are_recalled_and_what_is_typed_is_kept(chat: Chat, clea
     await chat.press("down", typed="second")
 
 
+@driven()
+async def test_keys_that_come_faster_than_the_app_takes_them_ask_each_question_once(
+    chat: Chat,
+) -> None:
+    """As from a terminal without bracketed paste, or on a busy machine."""
+    for text in ("one?", "", "two?"):
+        chat.composer.type(text)
+        chat.composer.action_send()
+    chat.composer.type("three")
+    await chat.settle()
+    assert chat.contents[::2] == ["one?", "two?"]
+    assert chat.composer.text == "three"
+
+
+@driven()
+async def test_ctrl_u_takes_line_by_line_and_joins_none(chat: Chat) -> None:
+    chat.composer.fill("one\ntwo\nthree")
+    for text in ("one\ntwo\n", "one\ntwo", "one\n"):
+        await chat.press("ctrl+u", typed=text)
+    chat.composer.fill("one\ntwo")
+    await chat.press("home", "ctrl+u", typed="one\ntwo")
+    await chat.press("right", "ctrl+u", typed="one\nwo")
+
+
+@driven()
+async def test_an_earlier_question_is_found_by_what_it_has(chat: Chat) -> None:
+    for each in ("Who wrote Faust?", "And what else?", "Who wrote Emma?"):
+        chat.composer.accept(each)
+    await chat.type("WROTE")
+    for text in ("Who wrote Emma?", "Who wrote Faust?", "Who wrote Faust?"):
+        await chat.press("ctrl+r", typed=text)
+    assert [each.message for each in chat.app._notifications] == ["no earlier one has that"]
+    await chat.press("down", "down", "down", typed="WROTE")
+
+
 @driven({"otherwise": [CODE]})
 async def test_code_is_copied_by_a_click_and_by_a_key_without_its_frame(chat: Chat) -> None:
     await chat.ask("code?", shows="日本語", lacks="```")
@@ -326,16 +363,6 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
         assert ("[def f():" in chat.text()) == no_color
         await chat.press("end", shows="proposed by the draft model")
         await chat.press("escape")
-        race = Race(chat.session.engine, Request(0))
-        for speed in (30.0, 15.0):
-            done = finished(text=INDENTED, tokens_per_s=speed)
-            race.lanes.append(exchange(INDENTED, done=done))
-        race.done = True
-        chat.app.push_screen(RaceSheet(race))
-        await chat.until_text("30.0 tokens/s")
-        lines = chat.text().splitlines()
-        first = next(at for at, line in enumerate(lines) if "def f()" in line)
-        assert lines[first + 1][2:].startswith("    return")
 
     drive(look, tmp_path, size=(60, 20), ready=True)
 
@@ -420,6 +447,25 @@ async def test_undo_takes_the_last_question_back_and_loses_nothing(chat: Chat) -
     assert chat.questions == ["four"]
 
 
+@driven()
+async def test_what_was_taken_back_is_no_title(chat: Chat) -> None:
+    def titles() -> list[str]:
+        listed = [each.title for each in chat.session.talk.history.conversations()]
+        return [*listed, chat.session.talk.title]
+
+    await chat.ask("a long log")
+    await chat.run("/undo")
+    await chat.ask("one")
+    await chat.ask("two")
+    assert titles() == ["one", "one"]
+    await chat.run("/branch 1")
+    assert titles() == ["one (branch)", "one", "one (branch)"]
+    for _ in range(2):  # a name stays
+        await chat.run("/undo")
+        await chat.ask("three")
+    assert chat.session.talk.title == "one (branch)"
+
+
 def test_an_editor_writes_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nprintf "%s, and\\nmore\\n" "$(cat "$1")" > "$1"\n')
@@ -428,5 +474,14 @@ def test_an_editor_writes_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert edited("one") == "one, and\nmore"
     _, out, _ = said(tmp_path, "/editor", "/copy all", script={"otherwise": ["Both."]})
     assert "user: , and\nmore" in out
+    editor.write_text('#!/bin/sh\nkill -INT $PPID\nsleep 0.2\necho more >> "$1"\n')
+
+    async def written() -> str:
+        return edited("one")
+
+    try:
+        assert asyncio.run(written()).split() == ["one", "more"]
+    except KeyboardInterrupt:
+        pytest.fail("Ctrl-C in the editor ends the chat")
     monkeypatch.setenv("VISUAL", "no-such-editor")
     refuses(r"the editor failed \(.*no-such-editor", edited, "one")

@@ -170,8 +170,8 @@ TALKS: list[tuple[Any, ...]] = [
     ((QUESTION, "/compact"), 1, "ask", {}, 0, f"{SUMMARY}\n812 km.\n", {"/compact summarises earlier turns": 1}),
     ((QUESTION,), 1, "auto", {}, 0, f"{SUMMARY}\n812 km.\n", {"the context is full, summarising": 1}),
     *((("short?", RHONE, "/compact edit"), 1, "auto", {"quiet": quiet}, 0, BY_ITSELF, {FULL: 1, f"to change it: /compact {SUMMARY}": 1}) for quiet in (False, True)),
-    # One that no summary makes room for is refused once, and one that comes to nothing is asked for once.
-    (("the Rhone " * 900,), 1, "auto", {}, 1, f"{SUMMARY}\n", {"summarising": 1}),
+    # For one that no summary makes room for none is made, and one that comes to nothing is asked for once.
+    *((("the Rhone " * 900,), 1, each, {}, 1, "", {"summarise": 0, "summarising": 0, "indexed: `localspec index add`": 1}) for each in ("auto", "ask")),
     *(((QUESTION, "again?" * 200), long, "auto", {"summary": each}, 1, None, {"summarising": 1}) for long, each in ((4, "never made"), (1, ""), (1, " \n"))),
     (("short?", "shorter?"), 1, "off", {}, 0, "Well.\nWell.\n", {"compact": 0}),
     *(((f"/compact{each}",), 0, "ask", {}, 2, "", {}) for each in ("", " edit", " some words")),

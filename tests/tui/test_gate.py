@@ -24,10 +24,9 @@ def on_disk(folder: Path) -> bytes:
 
 
 def test_lines_and_history_have_nothing_of_a_secret(tmp_path: Path) -> None:
-    lines = ("the key?", "/lens", "/race", "/copy all")
+    lines = ("the key?", "/lens", "/copy all")
     _, out, err = said(tmp_path, *lines, script=SCRIPT, gate="usual")
     assert out.startswith(f"It is {MASK}. Keep it.\n")
-    assert "the texts are equal" in err
     found = (out + err).encode() + on_disk(tmp_path)
     assert MASK.encode() in on_disk(tmp_path)
     assert b"ghp_" not in found

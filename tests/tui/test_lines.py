@@ -35,7 +35,6 @@ BOTH = {"answers": {"one\ntwo": "Both."}}
 COPIED = "Both.\nuser: one\ntwo\n\nassistant: Both.\n"
 THINKS = {"thinks": True, "otherwise": ["<think>hm</think>Done."]}
 DIES = {"answers": {"one": "Hello **world**, and more.", "two": "Yes."}, "death": {"on": "token", "at": 14}, "pass_s": 0.05}  # fmt: skip
-RACES = {"answers": {"one": "Yes."}, "otherwise": [WORDS], "death": {"on": "token", "at": 50}}
 FULL = ("one " * 40, "two " * 40, "three " * 20, "/compact drop")
 SYSTEM = ("what is @nothing?", "/set system Be brief.", "/set", "/set system -", "/set system")
 SAVED = ("one?", "/save rivers", "/new", "two?", "/load river", "/load nothing such", "/load", "/new", "/save")  # fmt: skip
@@ -59,13 +58,12 @@ TALKS: list[tuple[Any, ...]] = [
     (("/bad", "one?", "/good", "/bad", "/bad", "/export json a"), None, {}, 0, HELLO, {"no answer yet": 1, "marked good; /good again takes it back": 1, "marked bad": 1, "no mark any more": 1}),
     (("/think", "one?"), THINKS, {}, 0, {"hm": 1, "Done.\n": 1}, {}),
     (("one?", "/edit 1 uno?", "/regenerate", "/edit", "/copy all"), {"otherwise": ["Yes."]}, {}, 0, "Yes.\nYes.\nYes.\nuser: uno?\n\nassistant: Yes.\n", {"question 1: uno?": 1}),
-    (("one?", "/lens", "/stats", "/race"), DRAFTING, {}, 0, {"some answer that is drafted": 3, "[with drafting]": 1}, {"looked up in the text so far": 1, "tokens per round": 1, "the texts are equal": 1}),
+    (("one?", "/lens", "/stats"), DRAFTING, {}, 0, {"some answer that is drafted": 1}, {"looked up in the text so far": 1, "tokens per round": 1}),
     (("one?", "two?"), {"refuses": {"toy": ["ModelUnavailable", "no such pair"]}}, {}, ModelUnavailable.exit_code, "", {"no such pair": 1}),
     # What was there when it died is in the answer, and in the copy.
     (("one?", "/copy", "/restart", "two?"), DIES, {}, 0, {"Hel": 2, "Yes.\n": 1}, {"was killed (SIGKILL)": 1, "loaded: toy": 1}),
     (("one?", "two?"), {"death": {"on": "load"}}, {}, 2, "", {"localspec: the model is not running: /restart starts it again\n": 1, "needs less memory": 1}),
-    *((("one?", "/race two?", each), RACES, {}, 0, {"Yes.\n[with drafting]\n": count}, {"was killed (SIGKILL)": 2, "there is nothing to compare": 1}) for each, count in (("one?", 1), ("/regenerate", 1), ("/race", 1))),
-    (FULL, {"n_ctx": 450, "otherwise": ["ok"]}, {}, 0, "ok\nok\nok\n", {"/compact summarises earlier turns, /compact drop drops them": 1}),
+    (FULL, {"n_ctx": 450, "otherwise": ["ok"]}, {}, 0, "ok\nok\nok\n", {"/compact summarises earlier turns, /compact drop drops them, /set ctx N loads": 1}),
     *(((each,), None, {}, 0, "", {}) for each in ("/help", "/set", "/theme", "/system")),
     (SYSTEM, None, {}, 0, {}, {"no file matches @nothing: sent as text": 1, "system is now Be brief.": 1, "system             Be brief.": 1, "system is now -\n": 2}),
     (SAVED, None, {}, 2, {"You: one?": 1}, {"named 'rivers' (conversations are saved automatically)": 1, "no conversation contains 'nothing such'": 1, "1 rivers": 1, "this conversation is empty": 1}),
@@ -134,7 +132,7 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(
 
 
 def test_what_is_wrong_is_one_line_and_the_chat_goes_on(tmp_path: Path) -> None:
-    words = "frob|set hot 1|set temperature hot|copy|edit 3|branch|rename|lens|race|continue|regenerate|persona x|export"
+    words = "frob|set hot 1|set temperature hot|copy|edit 3|branch|rename|lens|continue|regenerate|persona x|export"
     wrong = [*(f"/{each}" for each in words.split("|")), "@a.bin"]
     (tmp_path / "a.bin").write_bytes(b"\xff")
     code, out, err = said(tmp_path, *wrong, "one?")

@@ -7,6 +7,7 @@ import signal
 import struct
 import sys
 import termios
+import time
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
@@ -143,6 +144,29 @@ def test_behind_ctrl_z_and_fg_all_is_drawn_again(tmp_path: Path) -> None:
             screen.until(text)
 
 
+@pytest.mark.parametrize("editor", ["false", "no-such-editor", "sh -c 'kill -INT $$'"])
+def test_behind_an_editor_that_fails_the_chat_is_there_with_what_was_typed(
+    editor: str, tmp_path: Path
+) -> None:
+    code = CHAT.format(root=str(ROOT), folder=str(tmp_path), script={})
+    with terminal(sys.executable, "-c", code, VISUAL=editor) as screen:
+        screen.until("sk something")
+        screen.type("my question")
+        screen.until("my question")
+        screen.seen = b""
+        screen.type("\x07")
+        for text in ("the editor failed (", "my question"):  # drawn again
+            screen.until(text)
+        screen.type(" goes on\r")
+        screen.until("tokens/s")
+        screen.type("\x11")
+        assert screen.end() == 0
+        assert_untouched(screen)
+    stored = History(tmp_path)
+    assert stored.questions(9) == ["my question goes on"]
+    stored.close()
+
+
 @pytest.mark.parametrize("word", ["no-such-model", "--temperature=warm"])
 def test_an_error_before_textual_leaves_the_terminal_as_it_was(word: str, tmp_path: Path) -> None:
     with terminal(*localspec("chat", word), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
@@ -177,8 +201,13 @@ def test_a_real_conversation_ends_with_how_to_continue_it(own_history: Path) -> 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
 @pytest.mark.first(1)
-@pytest.mark.parametrize(("streaming", "signalled"), [(False, False), (True, False), (True, True)])
-def test_a_terminal_vanishes_with_all(streaming: bool, signalled: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("streaming", "signalled", "stuck"),
+    [(True, False, True), (False, False, False), (True, False, False), (True, True, False)],
+)
+def test_a_terminal_vanishes_with_all(
+    streaming: bool, signalled: bool, stuck: bool, tmp_path: Path
+) -> None:
     script = {"otherwise": ["word " * 400], "pass_s": 0.005 if streaming else 0.0}
     code = CHAT.format(root=str(ROOT), folder=str(tmp_path), script=script)
     with terminal(*_NO_HANGUP[: 4 * (not signalled)], sys.executable, "-c", code) as screen:
@@ -189,6 +218,10 @@ def test_a_terminal_vanishes_with_all(streaming: bool, signalled: bool, tmp_path
             screen.until(" tokens/s")
         children = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/children")
         engine = int(children.read_text().split()[0])
+        if stuck:  # until nothing that is drawn finds room any more
+            for columns in range(60, 140):
+                sized(screen, columns, 50)
+                time.sleep(0.05)
         if signalled:
             screen.process.send_signal(signal.SIGHUP)
         else:

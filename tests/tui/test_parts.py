@@ -20,7 +20,7 @@ from localspec.options import ReplyOptions, SamplingParams
 from localspec.session.preferences import Preferences, keep_theme, read_preferences
 from localspec.tui import lens
 from localspec.tui.actions import copied, number
-from localspec.tui.commands import BY_NAME, COMMANDS, MOVED, goes_on, matching, parse, unquoted
+from localspec.tui.commands import BY_NAME, COMMANDS, goes_on, matching, parse, unquoted
 from localspec.tui.composer import complete
 from localspec.tui.history_sheet import age
 from localspec.tui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
@@ -58,9 +58,6 @@ def test_commands_are_read_with_their_arguments_and_completed() -> None:
     # A path is no command.
     for text in ("/etc/passwd is what?", "//", "/", "hello /new", " /new", "/usr/bin"):
         assert parse(text) is None
-    for old, now in MOVED.items():
-        refuses(f"^/{old} is ", parse, f"/{old} x")
-        assert not now.startswith("/") or now.split()[0][1:] in BY_NAME
     refuses("/regenerate, /reveal, /restart", parse, "/re")
     refuses(r"no command /exprot: did you mean /export or /exit\?", parse, "/exprot md")
     refuses("no command /colours: /help lists them", parse, "/colours")
@@ -284,7 +281,7 @@ def test_the_ribbon_shows_the_last_rounds_by_drafter_and_time_is_split_in_three(
         assert len(text_of(split_bar([1 / 3, 1 / 3, 1 / 3], width))) == width
 
 
-UNKNOWN = "Average gain not known yet: 0 of 5 drafted answers."
+UNKNOWN = "Average gain not known yet: 0 of 5 drafted answers since this chat loaded the model."
 
 
 def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
@@ -298,8 +295,9 @@ def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
     done.finished = finished(draft_note=note, gain=gain, acceptance=counts)
     lines = stats_lines(done, 80)
     assert lines[0] == "drafting  \u00d71.14 (1.10 to 1.19)"
-    unknown = finished(acceptance=counts)
-    assert stats_lines(replace(done, finished=unknown), 80)[0] == "drafting  gain not known yet"
+    unknown = finished(acceptance=counts, no_gain="too short")
+    words = "drafting  gain not known yet: too short"
+    assert stats_lines(replace(done, finished=unknown), 80)[0] == words
     assert status(done, None, 0)[0] == "20.0 tokens/s · drafting \u00d71.1"
     assert "drafts    ■ model: 16 of 24 accepted (67%)" in lines
     assert lines[-2:] == [note, UNKNOWN]
@@ -307,6 +305,12 @@ def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
     caught = Round(draft, Verdict(0, 8, branch=8), (8, 8), Spent(verify_s=0.02))
     branched = stats_lines(exchange(rounds=[plain(), caught]), 80)
     assert any("accepted (0%), and 1 of 2 second choices" in each for each in branched)
+    assert any(each.startswith("time      █ draft model ") for each in branched)
+    looked_up = Round(
+        Draft((7,), (0.5,), "lookup"), Verdict(1, 8), (7, 8), Spent(draft_s=0.01, verify_s=0.02)
+    )
+    lines = stats_lines(exchange(rounds=[plain(), looked_up]), 80)
+    assert any(each.startswith("time      █ drafting 2") for each in lines), "it has no model"
     done.finished = finished(no_drafting="no drafting: slower here")
     assert stats_lines(done, 80)[-2] == "No drafting: slower here."
     done = exchange(rounds=[plain(), round_of(3, 2)] * 100)
@@ -317,12 +321,28 @@ def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
         assert any(f"the last {min(width, 72)} of 200" in each for each in stats_lines(done, width))
 
 
+def test_stats_say_what_a_pass_over_a_draft_takes_and_confirms() -> None:
+    # Of 7 drafted tokens 6 are accepted, and yet nothing is gained: the pass costs as much as what it confirms.
+    rounds = [plain(0.02), round_of(7, 6, 0.14)] * 3
+    line = "passes    one over 8 tokens takes 7.0 plain ones here · confirms 7.0"
+    little = finished(gain=Gain(1.0, 1.0, 0.02))
+    assert line in stats_lines(exchange(rounds=rounds, done=little), 80)
+    for done in (None, finished(), finished(gain=Gain(1.5, 1.0, 0.02))):  # nothing to explain
+        assert line not in stats_lines(exchange(rounds=rounds, done=done), 80)
+    disturbed = [*rounds, plain(0.9), round_of(3, 1, 9.0), round_of(7, 3, 0.14), plain(0.02)]
+    line = "passes    one over 8 tokens takes 7.0 plain ones here · confirms 5.4"
+    assert line in stats_lines(exchange(rounds=disturbed, done=little), 80)
+    for few in (rounds[:5], [round_of(7, 6)] * 9, [plain()] * 9, [plain(0.0), round_of(3, 1)] * 9):
+        lines = stats_lines(exchange(rounds=few, done=little), 80)
+        assert not any("plain ones" in each for each in lines)
+
+
 def test_what_drafting_gained_has_an_interval_once_there_is_enough() -> None:
     for ratios, told in (
-        ([1.2] * 4, "Average gain not known yet: 4 of 5 drafted answers."),
-        ([1.1, 1.2, 1.3] * 4, "Drafting \u00d71.20 (1.15 to 1.26) over 12 drafted answers."),
-        ([0.8, 1.3] * 4, "Drafting \u00d71.05 (0.85 to 1.30) over 8 drafted answers, no clear difference."),
-        ([0.8, 0.9] * 4, "Drafting \u00d70.85 (0.81 to 0.90) over 8 drafted answers."),
+        ([1.2] * 4, "Average gain not known yet: 4 of 5 drafted answers since this chat loaded the model."),
+        ([1.1, 1.2, 1.3] * 4, "Drafting \u00d71.20 (1.15 to 1.26) over 12 drafted answers since this chat loaded the model."),
+        ([0.8, 1.3] * 4, "Drafting \u00d71.05 (0.85 to 1.30) over 8 drafted answers since this chat loaded the model, no clear difference."),
+        ([0.8, 0.9] * 4, "Drafting \u00d70.85 (0.81 to 0.90) over 8 drafted answers since this chat loaded the model."),
     ):  # fmt: skip
         assert average_line([Gain(each, 1.0, 0.02) for each in ratios]) == told
 

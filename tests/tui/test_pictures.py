@@ -152,10 +152,16 @@ def test_no_way_to_ask_takes_a_picture(tmp_path: Path, monkeypatch: pytest.Monke
         ):
             refuses("toy reads text only: .* such as image-taker", refused)
         assert first.contents == ["Look: @photo.png", "A picture."]
-        refuses("reads text only: attach sounds.* audio-taker", session.require_senses, {"audio"})
+        refuses(
+            "reads text only: attach sounds.* audio-taker",
+            session.questions.require_senses,
+            {"audio"},
+        )
         assert session.ask_instead(1, "no picture, then") == []
         monkeypatch.setattr("localspec.models.mmproj.model_that_takes", lambda kind: "toy")
-        refuses("such as toy after `localspec pull toy`", session.require_senses, {"image"})
+        refuses(
+            "such as toy after `localspec pull toy`", session.questions.require_senses, {"image"}
+        )
 
 
 def test_a_question_of_which_the_picture_is_missing_is_edited(tmp_path: Path) -> None:
@@ -186,9 +192,9 @@ def test_a_question_that_is_taken_back_keeps_its_picture(tmp_path: Path) -> None
         first.session.talk.say(question_with("And these?", [other, spaced]))
         number = first.conversation
     with seeing(tmp_path, number) as second:
-        assert second.session.attached_media("@clipboard-1.png") == []
+        assert second.session.questions.attached_media("@clipboard-1.png") == []
         text = second.session.undo()
-        assert second.session.attached_media("@clipboard-1.png") == [other]
+        assert second.session.questions.attached_media("@clipboard-1.png") == [other]
         assert text == "And these? @clipboard-1.png @\"a 'b'.png\""
         second.ask(text, "Two.")
         sent = second.request.messages[-1].media
@@ -307,7 +313,7 @@ async def test_what_is_in_the_clipboard_is_attached(
     chat.app.copy_to_clipboard("a text")
     await chat.press("ctrl+v", typed="a text")
     data = placed(tmp_path).read_bytes()
-    monkeypatch.setattr("localspec.tui.tray.clipboard_picture", lambda: data)
+    monkeypatch.setattr("localspec.tui.clipboard.clipboard_picture", lambda: data)
     chat.composer.fill("")
     shown = ["clipboard-1.png", "640 x 480"]
     await chat.press("ctrl+v", shows=shown, typed="@clipboard-1.png ")

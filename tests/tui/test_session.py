@@ -11,6 +11,7 @@ import pytest
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed
 from localspec.messages import Message
+from localspec.options import abilities
 from tests.support.checks import refuses
 from tests.tui.answers import finished, started, streamed
 from tests.tui.scripted import READY, Window, window
@@ -55,7 +56,7 @@ def test_a_reply_is_kept_as_the_engine_finished_it_and_made_again_with_a_seed(he
     (_, reply) = here.session.talk.messages
     assert (reply.message.text, reply.message.thinking, reply.state) == ("One!", "hm", "complete")
     here.session.regenerate(seed=3)
-    assert (here.request.options.seed, here.session.settings.options.seed) == (3, None)
+    assert (here.request.options.seed, here.session.settings.current.options.seed) == (3, None)
     here.answer("Eins.")
     assert here.contents == ["one?", "Eins."]
     assert len(here.session.talk.messages[1].siblings) == 2
@@ -99,8 +100,12 @@ def all_refuse(word: str, *doings: Callable[[], object]) -> None:
 def test_only_one_answer_at_a_time(here: Window) -> None:
     session = here.session
     here.ask("one?")
-    doings = lambda: session.ask("two?"), lambda: session.load("p"), lambda: session.set("ctx", "9")
-    all_refuse("still answering", *doings, session.regenerate, session.new, session.start_race)
+    doings = (
+        lambda: session.ask("two?"),
+        lambda: session.load("p"),
+        lambda: session.settings.set("ctx", "9"),
+    )
+    all_refuse("still answering", *doings, session.regenerate, session.new)
 
 
 def test_what_streamed_in_survives_the_engine_which_is_started_again_once(here: Window) -> None:
@@ -146,23 +151,27 @@ def test_a_fault_of_what_runs_beside_answers_is_raised(here: Window) -> None:
         list(here.session.news())
 
 
-def test_a_conversation_is_left_with_its_state_and_taken_up_with_its_settings(here: Window) -> None:
+def test_a_conversation_is_left_and_taken_up_with_its_settings(here: Window) -> None:
     session = here.session
-    session.set("temperature", "0.1")  # before the first question
-    session.set("draft", "off")
+    session.settings.set("temperature", "0.1")  # before the first question
+    session.settings.set("draft", "off")
     here.ask("one?", "One.")
     assert here.request.draft == "off"
     conversation = here.conversation
     session.new()
-    assert (here.engine.saves, here.contents) == (True, [])
-    session.set("temperature", "1.5")
-    session.set("draft", "on")
+    assert here.contents == []
+    session.settings.set("temperature", "1.5")
+    session.settings.set("draft", "on")
     session.open(conversation)
-    session.set("top_p", "0.5")  # behind it
+    session.settings.set("top_p", "0.5")  # behind it
     session.new()
     session.open(conversation)
-    sampling = session.settings.options.sampling
-    assert (sampling.temperature, sampling.top_p, session.settings.draft) == (0.1, 0.5, "off")
+    sampling = session.settings.current.options.sampling
+    assert (sampling.temperature, sampling.top_p, session.settings.current.draft) == (
+        0.1,
+        0.5,
+        "off",
+    )
     assert here.contents == ["one?", "One."]
 
 
@@ -185,22 +194,22 @@ def test_what_drafts_is_kept_with_a_conversation(
 ) -> None:
     here.session.load("p")
     here.hear(msgspec.structs.replace(READY, draft_model="small"))
-    here.session.set("draft", mode)
+    here.session.settings.set("draft", mode)
     here.ask("one?", "One.")
     assert here.request.draft == asked
     conversation = here.conversation
     here.session.new()
     here.session.open(conversation)
-    assert here.session.setting("draft") == (asked or "auto")
+    assert here.session.settings.text_of("draft") == (asked or "auto")
 
 
 def test_a_way_to_draft_that_is_not_there_is_refused(here: Window) -> None:
     session = here.session
-    refuses("no draft model is loaded", session.set, "draft", "model:3")
-    refuses("choose off, auto", session.set, "draft", "maybe")
-    session.set("draft", "off")
+    refuses("no draft model is loaded", session.settings.set, "draft", "model:3")
+    refuses("choose off, auto", session.settings.set, "draft", "maybe")
+    session.settings.set("draft", "off")
     session.models.usual = replace(session.models.usual, draft="off")
-    refuses("loaded with --draft off", session.set, "draft", "auto")
+    refuses("loaded with --draft off", session.settings.set, "draft", "auto")
 
 
 def test_taking_up_a_conversation_downloads_nothing(here: Window) -> None:
@@ -220,14 +229,14 @@ def test_taking_up_a_conversation_downloads_nothing(here: Window) -> None:
 def test_a_context_that_was_asked_for_is_kept(here: Window, tmp_path: Path) -> None:
     session = here.session
     here.ask("one?", "One.")
-    session.set("ctx", "9000000")
+    session.settings.set("ctx", "9000000")
     here.hear(Failed(None, "ContextOverflow", "too large"))
     assert session.models.usual.load.n_ctx is None
     assert session.models.replaced == "too large; p answers instead"
     assert session.talk.history.conversation(here.conversation).settings == ""
-    refuses("it takes a number", session.set, "ctx", "many")
+    refuses("it takes a number", session.settings.set, "ctx", "many")
     for size in (6000, 8000):
-        session.set("ctx", str(size))
+        session.settings.set("ctx", str(size))
         here.hear(msgspec.structs.replace(READY, n_ctx=size))
         here.ask("two?", "Two.")
     conversation = here.conversation
@@ -236,9 +245,37 @@ def test_a_context_that_was_asked_for_is_kept(here: Window, tmp_path: Path) -> N
             load = later.engine.loads[-1]
             assert (load.load.n_ctx, load.offline) == (n_ctx, False)
     session.new()
-    session.set("ctx", "off")
+    session.settings.set("ctx", "off")
     here.hear(READY)
     assert session.models.usual.load.n_ctx is None
     session.open(conversation)
     here.hear(READY)
     assert session.models.usual.load.n_ctx == 8000
+
+
+def test_what_a_server_lacks_is_refused_in_one_sentence_and_none_of_it_is_sent(
+    here: Window,
+) -> None:
+    url, session = "http://127.0.0.1:9", here.session
+    session.engine.can = abilities(url)
+    sentence = rf"^/set draft is not available with a remote server \({url}\)$"
+    refuses(sentence, lambda: session.settings.set("draft", "off"))
+    here.ask("one?", "One.")
+    assert here.request.draft is None
+    assert session.talk.pair == "", "no model of this machine answered"
+    session.new()
+
+
+def test_an_answer_whose_continuation_is_stopped_while_it_is_read_keeps_its_figures(
+    here: Window,
+) -> None:
+    here.ask("one?", "One.")
+    before = here.session.talk.messages[-1].known_figures
+    here.session.go_on()
+    here.hear(started(here.number, 10, 4))
+    reply: dict[str, Any] = {"stop_reason": StopReason.CANCELLED, "tokens": ()}
+    reply["completion_tokens"] = 0
+    here.hear(finished(here.number, "", message=Message.assistant("One."), **reply))
+    last = here.session.talk.messages[-1]
+    assert (last.message.text, last.known_figures, last.state) == ("One.", before, "complete")
+    assert not here.session.busy

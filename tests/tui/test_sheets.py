@@ -8,10 +8,10 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from localspec.launch.rows import ModelRow
+from localspec.plan.model_list import ModelRow
 from localspec.tui.history_sheet import HistorySheet
 from localspec.tui.picker import Picker
-from localspec.tui.sheets import LineSheet, ListSheet, RaceSheet, TextSheet
+from localspec.tui.sheets import LineSheet, ListSheet, TextSheet
 from tests.tui.driving import Chat, drive, driven
 
 OTHER = "qwen3-4b"
@@ -79,6 +79,9 @@ async def test_what_is_exported_has_no_files_in_it_and_is_written_over_none(chat
     await chat.run("/copy all")
     assert "one two" not in chat.app.clipboard
     await chat.run("/export md no/such/folder.md", shows="cannot be written")
+    for argument in ("-", "json -"):
+        await chat.run(f"/export {argument}", shows="'-' is no file")
+    assert not (folder / "-").exists()
 
 
 @driven()
@@ -87,7 +90,7 @@ async def test_a_setting_is_changed_and_a_wrong_one_refused(chat: Chat) -> None:
     await chat.until_sheet(LineSheet, "enter")
     await write(chat, "0.25")
     await chat.until_text("temperature        0.25")
-    assert chat.session.settings.options.sampling.temperature == 0.25
+    assert chat.session.settings.current.options.sampling.temperature == 0.25
     await chat.back()
     await chat.run("/set top_p 7", shows="top_p is 7", lacks="a dialog is open")
 
@@ -99,24 +102,12 @@ async def test_a_download_shows_its_progress_and_esc_stops_it(chat: Chat) -> Non
 
 
 @driven({"otherwise": ["some answer that is drafted"], "drafts": 2})
-async def test_a_race_shows_both_texts_and_whether_they_are_equal(chat: Chat) -> None:
+async def test_the_lens_shows_where_each_token_comes_from(chat: Chat) -> None:
     await chat.run("/lens", shows="nothing to show yet")
     await chat.ask("one?")
-    await chat.run("/race", RaceSheet, shows="the texts are equal")
-    assert chat.text().count("some answer that is drafted") >= 2
-    await chat.back()
-    assert len(chat.contents) == 2
     await chat.run("/lens", TextSheet, shows="looked up in the text so far")
     origins = {origin for each in chat.exchange.happened for origin in each.round.origins}
     assert {"lookup", "correction"} <= origins
-
-
-@driven({"otherwise": ["word " * 500], "pass_s": 0.01})
-async def test_esc_stops_a_race_before_it_closes_it(chat: Chat) -> None:
-    await chat.run("/race say something", RaceSheet)
-    await chat.press("escape", shows="nothing to compare")
-    await chat.back()
-    assert chat.contents == []
 
 
 @driven()
@@ -137,6 +128,9 @@ def test_a_conversation_goes_on_with_its_model_or_else_with_what_is_loaded(tmp_p
         await chat.run(f"/model {OTHER}")
         await chat.until(lambda: chat.session.models.line == OTHER)
         await chat.ask("about trees?")
+        await chat.run("/model smollm2-135m")
+        await chat.until(lambda: chat.session.models.line == "smollm2-135m")
+        assert chat.session.talk.history.conversation(2).pair == OTHER, "it answered nothing here"
         await chat.run("/history", HistorySheet)
         await chat.press("down", "enter")
         await chat.until(lambda: chat.contents[:1] == ["about rivers?"])

@@ -6,7 +6,7 @@ import pytest
 from textual.worker import WorkerFailed
 
 from localspec.cli.chat_front import _on_screens
-from localspec.errors import UsageError
+from localspec.errors import ContextOverflow, UsageError
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
 from localspec.session.preferences import Preferences
@@ -35,6 +35,22 @@ async def test_a_question_can_be_asked_before_a_model_is_there(chat: Chat) -> No
     chat.let("go on")
     await chat.until_rest()
     assert chat.contents == ["hello?", "Hello **world**."]
+
+
+@driven({"otherwise": [LONG], "rests": {"at": 20, "until": GO_ON}})
+async def test_passages_are_listed_while_an_answer_comes(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.session.documents.index_names", lambda: ["notes"])
+    await chat.begin("hello?")
+    await chat.until_answering()
+    await chat.until_sheet(ListSheet, "f9")
+    chat.see(shows=["notes", "an index of your files"])
+    await chat.back()
+    assert chat.session.busy
+    chat.let("go on")
+    await chat.until_rest()
+    assert chat.contents == ["hello?", LONG]
 
 
 @driven({"otherwise": [LONG], "rests": {"at": 20, "until": GO_ON}})
@@ -130,7 +146,7 @@ def test_what_is_said_is_there_again_the_next_day(tmp_path: Path) -> None:
     async def talk(chat: Chat) -> None:
         (chat.session.folder / "a.txt").write_text("content")
         # Before the engine is started.
-        chat.composer.post_message(chat.composer.Sent("hello @a.txt?"))
+        chat.composer.send("hello @a.txt?")
         await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
 
     async def resume(chat: Chat) -> None:
@@ -139,9 +155,6 @@ def test_what_is_said_is_there_again_the_next_day(tmp_path: Path) -> None:
         await chat.press("up", typed="hello @a.txt?")
         await chat.ask("and?")
         assert len(chat.contents) == 4
-        assert chat.exchange.started is not None
-        # What was evaluated the day before is not evaluated again.
-        assert chat.exchange.started.cached_tokens > 20
 
     drive(talk, tmp_path, pair="mine")
     drive(resume, tmp_path, pair=None, resume=1)
@@ -193,7 +206,7 @@ async def test_a_full_context_offers_a_larger(chat: Chat, monkeypatch: pytest.Mo
     await chat.run("one " * 40, ListSheet, shows=shown)
     await chat.press("enter")
     await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
-    assert chat.session.setting("ctx") == "2000"
+    assert chat.session.settings.text_of("ctx") == "2000"
 
 
 def test_a_context_grows_as_far_as_training_and_memory_go(
@@ -203,15 +216,18 @@ def test_a_context_grows_as_far_as_training_and_memory_go(
     trained = (("context_length", 6000),)
     shape = Proportions("llama", 4, 256, 512, 4, 4, 256, 512, more=trained)
     path = str(sparse_model(tmp_path / "toy.gguf", shape))
-    for n_ctx, free, found in (
-        (1024, 1 << 30, LargerContext(2048, 1024 * 16384)),
-        (4096, 1 << 30, LargerContext(6000, 2048 * 16384)),  # caches are padded to 256
-        (6000, 1 << 30, None),
-        (4096, 1 << 20, None),
+    for n_ctx, prompt, free, found in (
+        (1024, 1024, 1 << 30, LargerContext(2048, 1024 * 16384)),
+        (4096, 5999, 1 << 30, LargerContext(6000, 2048 * 16384)),  # caches are padded to 256
+        (1024, 2047, 1 << 30, LargerContext(2048, 1024 * 16384)),
+        (1024, 2048, 1 << 30, LargerContext(4096, 3072 * 16384)),
+        (1024, 6000, 1 << 30, None),  # it would not fit either
+        (6000, 0, 1 << 30, None),
+        (4096, 4096, 1 << 20, None),
     ):
         monkeypatch.setattr(growing, "free_ram_bytes", lambda free=free: free)
-        assert larger_context(path, n_ctx, "f16") == found
-        assert larger_context("unknown", n_ctx, "f16") is None
+        assert larger_context(path, n_ctx, "f16", prompt) == found
+        assert larger_context("unknown", n_ctx, "f16", prompt) is None
 
 
 def pair_of(chat: Chat) -> str:
@@ -289,3 +305,36 @@ async def test_a_question_that_is_too_long_alone_is_said_to_be(chat: Chat) -> No
     )
     assert "drop the oldest turns" not in chat.text()
     await chat.press("escape")
+
+
+@driven({"n_ctx": 100, "answers": {"short": "ok " * 14}})
+async def test_a_question_that_is_too_long_alone_is_said_to_be_whatever_came_before(
+    chat: Chat,
+) -> None:
+    await chat.ask("short?")
+    alone = ["This question is too long:", "of 100 tokens", "index add"]
+    await chat.run("one " * 40, ListSheet, shows=alone, lacks="oldest turns")
+    exchange = chat.exchange
+    assert isinstance(exchange.failure, ContextOverflow)
+    assert exchange.failure.sizes is not None
+    assert 100 < exchange.alone_tokens < exchange.failure.sizes[0]
+    assert f"{exchange.alone_tokens} of 100" in chat.line
+    assert "start over" not in chat.line
+    await chat.press("escape")
+    full = ["The context is full", "drop the oldest turns"]
+    await chat.run("one " * 16, ListSheet, shows=full, lacks="too long")
+    await chat.press("escape")
+    # A system prompt is said before every question, and is no turn that could be dropped.
+    await chat.run("/new")
+    await chat.run("/system Be brief.")
+    await chat.run("one " * 40, ListSheet, shows=alone, lacks="oldest turns")
+
+
+def test_only_a_context_that_holds_the_prompt_is_advised() -> None:
+    for prompt, trained, grows in (
+        (50, 100, True),
+        (50, 0, True),
+        (100, 100, False),
+        (50, 32, False),
+    ):
+        assert ContextOverflow("too long", (prompt, 32, trained)).can_grow == grows

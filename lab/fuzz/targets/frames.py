@@ -12,7 +12,6 @@ SEEDS = tuple(
         Request(3, (Message.system("a"), Message.user("b")), ReplyOptions(seed=1, stop=("x",))),
         protocol.Load(LaunchOptions(pair="p", load=LoadOptions(devices=("cpu",), n_ctx=512))),
         protocol.Cancel(None),
-        protocol.SaveState("/x"),
         protocol.Hello("1", 2),
         protocol.Ready("t", None, "auto", 4096, ("n",), 0.5, True, sees=True),
         protocol.Loading("m", 0.5),

@@ -1,10 +1,10 @@
 """A model file's header: tokenizer, sizes, and whatever is computed of them before anything is loaded."""
 
 from localspec.models.gguf import GgufHeader, parse_header
-from localspec.models.memory import model_shape, predict
 from localspec.models.pairs import compare_tokenizers, require_compatible
 from localspec.models.tokenizer import fingerprint
 from localspec.options import LoadOptions
+from localspec.plan.memory import model_shape, predict
 from tests.models.gguf_builder import Content, Raw, Tensor, build, model_file, model_values
 
 _LLAMA: dict[str, Content] = {

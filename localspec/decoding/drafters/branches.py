@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 
-from localspec.decoding.drafters.worth import Worth
+from localspec.decoding.drafters.draft_length import Worth
 from localspec.decoding.round import Round
 
 MOST_BRANCHES = 7

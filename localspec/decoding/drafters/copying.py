@@ -9,21 +9,38 @@ from collections.abc import Sequence
 from typing import Protocol
 
 _TRIED = 16
-_LONGEST = 32
+LONGEST = 32
+"""Most tokens at the end of a text that are compared."""
 _LASTING = 6
 """Tokens of a match from which on a place is remembered where it breaks off."""
 _BEFORE, _BEHIND, _NOWHERE = 4, 24, -100
 """How far from there, in tokens, an edited copy is expected to go on; where no match broke off."""
 
 
-class Past(Protocol):
-    """Texts of other conversations, wherever they are stored."""
+class TextSource(Protocol):
+    """What `LookupDrafter` copies from: a place is followed token by token.
 
-    def find(self, text: Sequence[int]) -> tuple[int, bool, int] | None:
-        """Return the best match of a text's end: its tokens, whether other tokens followed elsewhere, its place."""
+    Attributes:
+        length: tokens at the end of the text that match; 0 without a place.
+        near: whether the place lies where a long match broke off shortly before.
+        disputed: whether other places match about as well and go on differently.
+    """
 
-    def read(self, place: int, most: int) -> list[int]:
-        """Return up to so many tokens that follow a place; at any time fewer, or others."""
+    near: bool
+    disputed: bool
+
+    @property
+    def length(self) -> int:
+        """See there."""
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Follow another text from here on."""
+
+    def follow(self, token: int) -> bool | None:
+        """Take in the next token of the text; return whether it was predicted, None where nothing was."""
+
+    def predict(self, most: int) -> list[int]:
+        """Return up to `most` tokens that follow there."""
 
 
 class CopySource:
@@ -67,7 +84,7 @@ class CopySource:
         ends = self._append(token)
         if right:
             self._next += 1
-            self.length = min(self.length + 1, _LONGEST)
+            self.length = min(self.length + 1, LONGEST)
             self.disputed = False
         else:
             if self.length >= _LASTING:
@@ -111,7 +128,7 @@ class CopySource:
     def _match(self, end: int) -> int:
         """Return how many tokens before `end` equal the end of the text."""
         text, length = self._text, 2
-        longest = min(_LONGEST, end)
+        longest = min(LONGEST, end)
         while length < longest and text[end - length - 1] == text[-length - 1]:
             length += 1
         return length
@@ -119,68 +136,15 @@ class CopySource:
 
 def with_prediction(prompt: Sequence[int], prediction: Sequence[int]) -> list[int]:
     """Return a prompt in which a prediction follows, and its end once more: a reply that begins like it is looked up there."""
-    return [*prompt, *prediction, *prompt[-_LONGEST:]] if prediction else list(prompt)
+    return [*prompt, *prediction, *prompt[-LONGEST:]] if prediction else list(prompt)
 
 
 def predicted(prompt: Sequence[int], prediction: Sequence[int], reply: Sequence[int]) -> int:
     """Return how many tokens of a reply a prediction has in their places, by looking it up."""
     source, count = CopySource(), 0
-    start = prompt[-_LONGEST:]
+    start = prompt[-LONGEST:]
     source.begin(with_prediction(start, prediction))
     for token in reply:
         inside = source.place < len(start) + len(prediction)
         count += source.follow(token) is True and inside
     return min(count, len(prediction))
-
-
-class PastSource:
-    """Follows a place in texts of the past, where that matches longer than the text's own; see `CopySource`.
-
-    Args:
-        past: is searched where the text does not go on as predicted.
-
-    Attributes:
-        disputed: whether other places match about as well and go on differently.
-    """
-
-    near = False
-
-    def __init__(self, past: Past) -> None:
-        self._past = past
-        self._own = CopySource()
-        self._end: list[int] = []
-        self._place = self._length = 0
-        self.disputed = False
-
-    @property
-    def length(self) -> int:
-        """Tokens that match; 0 where the text itself knows as much."""
-        return self._length if self._length > self._own.length else 0
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        """Follow another text from here on."""
-        self._own.begin(tokens)
-        self._end = list(tokens[-_LONGEST:])
-        self._search()
-
-    def follow(self, token: int) -> bool | None:
-        """Take in the next token of the text; return whether it was predicted, None where nothing was."""
-        predicted, right = bool(self.predict(1)), self._past.read(self._place, 1) == [token]
-        self._own.follow(token)
-        self._end = [*self._end[1 - _LONGEST :], token]
-        if right and self._length:
-            self._place += 1
-            self._length, self.disputed = min(self._length + 1, _LONGEST), False
-        else:
-            self._search()
-        return right if predicted else None
-
-    def predict(self, most: int) -> list[int]:
-        """Return up to `most` tokens that follow there."""
-        return self._past.read(self._place, most) if self.length else []
-
-    def _search(self) -> None:
-        self._length, self.disputed, self._place = self._past.find(self._end) or (0, False, 0)
-
-
-Source = CopySource | PastSource

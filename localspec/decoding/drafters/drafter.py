@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.worth import Worth
+from localspec.decoding.drafters.draft_length import Worth
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import OFF, Draft, Round
 

@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
-from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.register import DrafterContext
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 
@@ -39,6 +39,6 @@ class ForcedDrafter:
         """Learn nothing: what is certain needs no record."""
 
 
-def make(_: Material) -> ForcedDrafter:
+def make(_: DrafterContext) -> ForcedDrafter:
     """Return the register's drafter."""
     return ForcedDrafter()

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.drafters.model import ModelDrafter
-from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.register import DrafterContext
 from localspec.decoding.model import LanguageModel, Logits, Pass
 from localspec.decoding.round import Draft
 
@@ -61,7 +61,7 @@ class HeadsDrafter(ModelDrafter):
         return 0, len(tokens) - self.model.common_prefix(tokens)
 
 
-def make(material: Material) -> HeadsDrafter:
+def make(material: DrafterContext) -> HeadsDrafter:
     """Return the register's drafter."""
     heads, spelling = material.models()
     if material.draft_costs is not None and material.fresh is not None:

@@ -5,10 +5,10 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.copying import CopySource, Source, with_prediction
+from localspec.decoding.drafters.copying import CopySource, TextSource, with_prediction
+from localspec.decoding.drafters.draft_length import Estimator
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
-from localspec.decoding.drafters.register import Material
-from localspec.decoding.drafters.worth import Estimator
+from localspec.decoding.drafters.register import DrafterContext
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 
@@ -42,7 +42,7 @@ class LookupDrafter:
 
     eog: Collection[int]
     min_match: int = 2
-    source: Source = field(default_factory=CopySource)
+    source: TextSource = field(default_factory=CopySource)
     prior: Sequence[float] = PRIOR
     name = "lookup"
     reserve = 7.0
@@ -94,7 +94,7 @@ class LookupDrafter:
         return [chances[bucket] for bucket in buckets]
 
 
-def _bucket(source: Source) -> int:
+def _bucket(source: TextSource) -> int:
     if source.disputed:
         return len(_SOLE) + len(_NEAR) + (source.length > 2)
     return _BUCKETS[source.near][source.length]
@@ -109,6 +109,6 @@ FIXED_MATCH = 5
 """Tokens that must match where it always drafts: shorter matches are worth a policy's weighing only."""
 
 
-def make(material: Material) -> LookupDrafter:
+def make(material: DrafterContext) -> LookupDrafter:
     """Return the register's drafter."""
     return LookupDrafter(material.eog, FIXED_MATCH if material.fixed else 2)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.branches import RIGHT, choose_branches, right_after
+from localspec.decoding.drafters.draft_length import Estimator, Worth
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
-from localspec.decoding.drafters.register import Material
-from localspec.decoding.drafters.spelling import Spelling
-from localspec.decoding.drafters.worth import Estimator, Worth
+from localspec.decoding.drafters.register import DrafterContext
+from localspec.decoding.drafters.vocab_map import VocabMap
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.round import GAPS, Draft, Round
 from localspec.errors import PassFailed
@@ -138,7 +138,7 @@ class ModelDrafter:
     """
 
     model: LanguageModel
-    spelling: Spelling
+    spelling: VocabMap
     eog: Collection[int]
     costs: PassCosts | None = None
     fresh: int | None = None
@@ -253,7 +253,7 @@ class ModelDrafter:
         return self._by_gap.chance(bisect(_GAPS, gap))
 
 
-def make(material: Material) -> ModelDrafter:
+def make(material: DrafterContext) -> ModelDrafter:
     """Return the register's drafter."""
     model, spelling = material.models()
     return ModelDrafter(model, spelling, material.eog, material.draft_costs, material.fresh)

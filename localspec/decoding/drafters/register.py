@@ -7,21 +7,22 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from localspec.decoding.round import OFF, Round
-from localspec.errors import UsageError
+from localspec.entry_points import DRAFTERS as GROUP
+from localspec.entry_points import by_name
 
 if TYPE_CHECKING:
     from localspec.decoding.costs import PassCosts
-    from localspec.decoding.drafters.copying import Past
     from localspec.decoding.drafters.drafter import Drafter
-    from localspec.decoding.drafters.spelling import Spelling
+    from localspec.decoding.drafters.vocab_map import VocabMap
     from localspec.decoding.model import LanguageModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Material:
+class DrafterContext:
     """What a drafter of one sequence is made of.
 
     Args:
@@ -31,21 +32,37 @@ class Material:
         draft_costs: of the draft model's passes; None if they were not measured, or it always drafts.
         fresh: tokens of a long text that the draft model starts with; None takes what it holds.
         fixed: whether it always drafts, instead of being weighed by a policy.
-        past: texts of other conversations; None where they are not stored.
+        shared: what its `Keeper` opened for the models that are loaded; None without one.
     """
 
     eog: Collection[int]
     draft_model: "LanguageModel | None" = None
-    spelling: "Spelling | None" = None
+    spelling: "VocabMap | None" = None
     draft_costs: "PassCosts | None" = None
     fresh: int | None = None
     fixed: bool = False
-    past: "Past | None" = None
+    shared: Any = None
 
-    def models(self) -> "tuple[LanguageModel, Spelling]":
+    def models(self) -> "tuple[LanguageModel, VocabMap]":
         """Return the draft model's sequence or the heads', and what its ids mean."""
         assert self.draft_model is not None and self.spelling is not None, "there is none"  # noqa: S101, PT018
         return self.draft_model, self.spelling
+
+
+class Keeper(Protocol):
+    """A module that keeps something of what was said, for a drafter. All but `open_shared` raise OSError where its file is in the way."""
+
+    def open_shared(self, vocabulary: Any, megabytes: int) -> tuple[Any, tuple[Any, ...]] | None:
+        """Return what `DrafterContext.shared` is for models of a vocabulary, and who observes replies; None if it cannot be had."""
+
+    def forget(self, data: Path, conversation: int) -> None:
+        """Overwrite what was said in a conversation of the history."""
+
+    def wipe(self, data: Path) -> bool:
+        """Overwrite everything; return whether there was anything."""
+
+    def amount(self, data: Path) -> str:
+        """Return how much there is, for people; empty if nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +71,15 @@ class DrafterEntry:
 
     Args:
         name: how users call it, and figures.
-        module: has a function `make` of a `Material`.
+        module: has a function `make` of a `DrafterContext`.
         usual_length: tokens that it drafts a round where no length is given.
         needs_draft_model: whether it is of use only with one.
         marks: what opens and closes its tokens in the token lens, two characters.
         colour: how screens show them: the name of a colour that every theme has.
         origin: where such a token comes from, in a few words.
-        needs_store: whether it is of use only where what was said before is kept.
         needs_heads: whether it is of use only where the target has heads.
+        setting: the setting that has to be on for it; empty without one.
+        keeper: a module that is its `Keeper`, where it keeps something of what was said; it has a setting, then.
     """
 
     name: str
@@ -71,31 +89,33 @@ class DrafterEntry:
     marks: str
     colour: str
     origin: str
-    needs_store: bool = False
     needs_heads: bool = False
+    setting: str = ""
+    keeper: str = ""
 
-    def make(self, material: Material) -> "Drafter":
+    def make(self, material: DrafterContext) -> "Drafter":
         """Return a drafter for one sequence."""
-        make: Callable[[Material], Drafter] = import_module(self.module).make
+        make: Callable[[DrafterContext], Drafter] = import_module(self.module).make
         return make(material)
 
-
-GROUP = "localspec.drafters"
-"""Entry points of this group name a `DrafterEntry` each."""
+    @property
+    def kept(self) -> "Keeper":
+        """What keeps something for it; of a drafter that has it alone."""
+        keeper: Keeper = import_module(self.keeper)
+        return keeper
 
 
 def _own(
     name: str, length: int, marks: str, colour: str, origin: str, needs: str = ""
 ) -> DrafterEntry:
-    model, store, heads = (needs == each for each in ("draft model", "store", "heads"))
+    model, heads = (needs == each for each in ("draft model", "heads"))
     module = f"localspec.decoding.drafters.{name}"
-    return DrafterEntry(name, module, length, model, marks, colour, origin, store, heads)
+    return DrafterEntry(name, module, length, model, marks, colour, origin, heads)
 
 
 _ENTRIES = (
     _own("lookup", 15, "{}", "primary", "looked up in the text so far"),
     _own("model", 3, "[]", "success", "proposed by the draft model", "draft model"),
-    _own("store", 15, "||", "secondary", "said before", "store"),
     _own("heads", 3, "^^", "accent", "proposed by heads of the target", "heads"),
     _own("forced", 15, "()", "warning", "all that the grammar allows"),
 )
@@ -108,17 +128,21 @@ WITHOUT_MODEL = next(name for name, entry in DRAFTERS.items() if not entry.needs
 @cache
 def drafters() -> Mapping[str, DrafterEntry]:
     """Return all drafters by name, those of other packages last; one cannot take the name of another."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - reads every package's metadata
-
-    for point in entry_points(group=GROUP):
-        try:
-            entry: DrafterEntry = point.load()
-        except Exception as error:  # whatever another package raises
-            raise UsageError(
-                f"the drafter {point.name!r} of another package: {error}; repair or uninstall it"
-            ) from error
+    points, _ = by_name(GROUP, DRAFTERS)
+    for point in points.values():
+        entry: DrafterEntry = point.load()
         DRAFTERS.setdefault(entry.name, entry)
     return DRAFTERS
+
+
+def drafter_names() -> tuple[str, ...]:
+    """Return the names of all drafters; those of other packages as their metadata has them, without importing any."""
+    return (*DRAFTERS, *by_name(GROUP, DRAFTERS)[0])
+
+
+def keeping() -> list[DrafterEntry]:
+    """Return the drafters for which something is kept of what was said."""
+    return [entry for entry in drafters().values() if entry.keeper]
 
 
 def uses_draft_model(name: str) -> bool:

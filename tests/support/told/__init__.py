@@ -23,7 +23,8 @@ def environment(clock_s: float | None = 1.0) -> dict[str, str]:
     here = str(Path(__file__).parent)
     known = os.environ.get("PYTHONPATH")
     clock = {} if clock_s is None else {"TOLD_CLOCK_S": str(clock_s)}
-    return {"PYTHONPATH": f"{here}{os.pathsep}{known}" if known else here, **clock}
+    path = f"{here}{os.pathsep}{known}" if known else here
+    return {"PYTHONPATH": path, "TOLD_BY": str(os.getpid()), **clock}
 
 
 @contextmanager

@@ -1,1 +1,0 @@
-"""Commands that are killed at random moments until one run comes through."""

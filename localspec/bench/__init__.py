@@ -1,1 +1,0 @@
-"""`localspec bench`: what drafting, or another setting, is worth on this machine, measured in neighbouring runs."""

@@ -1,0 +1,138 @@
+"""LoadPlan: what is loaded, and how. `load` obeys it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localspec.decoding.costs import PairCosts
+from localspec.decoding.drafters.register import WITHOUT_MODEL
+from localspec.decoding.model import Role
+from localspec.models.architectures import Heads
+from localspec.options import LoadOptions
+from localspec.plan.draft_mode import DraftMode, draft_mode
+from localspec.plan.fit import PairLoad, PlaceUse
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from localspec.plan.reading import PlainCopy
+
+TEXT_ONLY = "the target reads text only"
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderPlan:
+    """The encoders of pictures and sounds that a target is loaded with.
+
+    Args:
+        path: their file, `mmproj`; None for text only.
+        size: what they take, in bytes.
+        most_tokens: of a picture, as far as that is known.
+        named: whether the user named that file.
+        notes: why there are none, a sentence each.
+        takes: how the target could be loaded to take pictures or sounds, by the kind; empty where it could not, or is.
+    """
+
+    path: Path | None = None
+    size: int = 0
+    most_tokens: int = 0
+    named: bool = False
+    notes: tuple[str, ...] = ()
+    takes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """What to load: files that are here, sound, and fit each other.
+
+    Args:
+        target: file of the target.
+        draft_model: file of the draft model; None if none is used.
+        names: how the user calls each file.
+        modes: what the models have to be ready for; the first is the assistant's.
+        shared_vocab: ids that both vocabularies have; 0 without a draft model, and where it has another vocabulary.
+        options: how to load, as they fit the memory that is free.
+        parallel: how many requests are answered at once; None takes what the costs of passes and the memory suggest.
+        exact: whether drafting may change no bit.
+        fit: refuse what the free memory does not hold.
+        draft_options: how to load the draft model; None as in `options`.
+        notes: what was given up for want of memory, a sentence each.
+        uses: what was planned to be taken of each place; empty where that is not known.
+        draft_lora: file of an adapter for the draft model; None without one.
+        left_out: costs of a pair whose draft model or heads are not loaded, since they never pay.
+        heads: of the target, which draft instead of a draft model; in its file, where they are not MTP layers.
+        corrections: what the headers of files should say instead, by keys.
+        normal: which ids the headers of files call normal, and no end.
+        encoder: of pictures and sounds.
+        pair: what was fitted.
+        plain: the plain copy of the target that may read prompts; None without one.
+    """
+
+    target: Path
+    draft_model: Path | None
+    names: Mapping[Path, str]
+    modes: tuple[DraftMode, ...]
+    shared_vocab: int
+    options: LoadOptions
+    parallel: int | None = 1
+    exact: bool = False
+    fit: bool = True
+    draft_options: LoadOptions | None = None
+    notes: tuple[str, ...] = ()
+    uses: tuple[PlaceUse, ...] = ()
+    draft_lora: Path | None = None
+    left_out: PairCosts | None = None
+    heads: Heads | None = None
+    corrections: Mapping[Path, Mapping[str, int]] = field(default_factory=dict)
+    normal: "Mapping[Path, NDArray[np.bool_] | None]" = field(default_factory=dict, compare=False)
+    encoder: EncoderPlan = field(default_factory=EncoderPlan)
+    pair: PairLoad | None = field(default=None, compare=False)
+    plain: "PlainCopy | None" = None
+
+    @property
+    def drafts_by_passes(self) -> bool:
+        """Whether there is a draft model, or heads."""
+        return self.draft_model is not None or self.heads is not None
+
+    @property
+    def needs_passes(self) -> bool:
+        """Whether a mode cannot do without a draft model, or heads."""
+        return any(mode.needs_draft_model or mode.needs_heads for mode in self.modes)
+
+    @property
+    def needs_heads(self) -> bool:
+        """Whether a mode cannot do without heads."""
+        return any(mode.needs_heads for mode in self.modes)
+
+    @property
+    def longest_draft(self) -> int:
+        """Most tokens of a draft that the draft model or the heads make."""
+        longest = self.options.max_rows - 1
+        if self.heads is not None and self.heads.count > 1:
+            return min(longest, self.heads.count)
+        return longest
+
+    def undrafted(self) -> "LoadPlan":
+        """Return this without its draft model, and without heads: looking up takes no memory to speak of."""
+        lookup = draft_mode(WITHOUT_MODEL)
+        modes = tuple(
+            lookup if mode.needs_draft_model or mode.needs_heads else mode for mode in self.modes
+        )
+        options = replace(self.options, max_rows=max(mode.rows for mode in modes))
+        return replace(
+            self,
+            draft_model=None,
+            draft_lora=None,
+            modes=modes,
+            shared_vocab=0,
+            options=options,
+            draft_options=None,
+            heads=None,
+        )
+
+    def name(self, role: Role) -> str:
+        """Return how the user calls a model; empty if there is none."""
+        file = self.target if role is Role.TARGET else self.draft_model
+        return "" if file is None else self.names[file]

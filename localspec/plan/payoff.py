@@ -1,0 +1,193 @@
+"""The payoff: whether a draft model or heads can pay on this machine, before they are fetched and before they are loaded.
+
+Pure: what was measured comes in; why a draft model stays out comes out. Whether a draft pays in a text, `decoding.policy` learns.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from localspec.calibration.calibrated import StoredCosts
+from localspec.decoding.costs import (
+    DOUBT,
+    WORTH_TRYING,
+    PairCosts,
+    PassCosts,
+    at_best_of,
+    draft_model_could_win,
+)
+from localspec.decoding.model import Role
+from localspec.decoding.policy import LONGEST_DRAFT
+from localspec.models.entries import ModelEntry
+from localspec.options import LoadOptions
+from localspec.plan.fit import FreeMemory
+from localspec.storage.files import size_text
+
+if TYPE_CHECKING:
+    from localspec.plan.load_plan import LoadPlan
+
+
+class Costs(Protocol):
+    """What passes cost that were measured on this machine; None where they were not."""
+
+    def of(
+        self, file: Path, options: LoadOptions, role: Role, lora: Path | None = None
+    ) -> StoredCosts | None:
+        """Return those of a model's passes, loaded so."""
+
+    def of_heads(self, file: Path, options: LoadOptions) -> StoredCosts | None:
+        """Return those of the heads in a file."""
+
+    def of_reading(self, file: Path, options: LoadOptions) -> StoredCosts | None:
+        """Return those of the passes of a model's prompts, loaded so."""
+
+    def largest(self, options: LoadOptions) -> PassCosts | None:
+        """Return those of the largest target that was measured on a quiet machine, if its passes mostly read weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model that was asked for.
+
+    Args:
+        name: as it was asked for.
+        model: what that means.
+        path: its file; None where it is not here.
+        newer: of an older file, the model whose file has its bare name elsewhere, and what has heads for that.
+    """
+
+    name: str
+    model: ModelEntry | Path
+    path: Path | None
+    newer: tuple[ModelEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """A draft model, or a file of heads, that is not on this machine, and stays out.
+
+    Args:
+        pair: name of its pair.
+        model: the draft model.
+        pays: whether it could pay; None where that is not sure.
+        target_here: whether the target is on this machine; beside it nothing is fetched unasked.
+    """
+
+    pair: str
+    model: ModelEntry
+    pays: bool | None
+    target_here: bool = False
+
+    @property
+    def once(self) -> str:
+        """What tells its notice from others where it is told once; empty where it is told each time, or never."""
+        return f"draft model of {self.pair}" if self.target_here and self.pays else ""
+
+    @property
+    def text(self) -> str:
+        """The notice; empty where there is nothing to tell: beside a target that is here, of what would not pay."""
+        what = "the file of heads" if self.model.heads else "the draft model"
+        described = f"{what} {self.model.name} ({size_text(self.model.size_bytes)})"
+        how = f"`localspec pull {self.pair} --with-draft` downloads it"
+        if self.target_here:
+            faster = f"{described} could make answers faster on this machine: {how}"
+            return faster if self.pays else ""
+        verb = "may" if self.pays is None else "would"
+        return (
+            f"{described} is not downloaded, because it {verb} not make this machine faster: {how}"
+        )
+
+
+def could_pay(
+    target: ModelEntry,
+    draft_model: ModelEntry,
+    options: LoadOptions,
+    costs: Costs,
+    *,
+    path: Path | None,
+    on_gpu: bool,
+) -> bool | None:
+    """Say whether drafts of a model that is not here could pay; None where that is not sure.
+
+    By what passes of the target cost here; where that was not measured, by those of the largest model
+    that was measured, or of a CPU as it is known. What was measured beside busy programs does not
+    count, or the answer would change with them. A step of the draft model takes as long as reading
+    its weights, at the target's pace. On a GPU passes of several tokens cost little more than one,
+    so there it could.
+
+    Args:
+        target: with a known size.
+        draft_model: with a known size, too.
+        options: how they would be loaded.
+        costs: what was measured.
+        path: the target's file; None where it is not here.
+        on_gpu: whether layers would be on a GPU.
+    """
+    stored = None if path is None else costs.of(path, options, Role.TARGET)
+    passes = stored.costs if stored is not None and stored.sure else None
+    if passes is None and on_gpu:
+        return True
+    # Passes of other models, by width, are as many times as dear as one of a token. With those of a CPU, a draft model of a
+    # third of the target's size does not pay, and one of a quarter may.
+    passes = passes or costs.largest(options)
+    if passes is None:
+        from localspec.plan.recommend import ON_A_CPU  # noqa: PLC0415 - few starts need it
+
+        passes = ON_A_CPU
+    step_s = passes.of(1) * draft_model.read_bytes / target.read_bytes
+    in_one_pass = draft_model.heads is not None and draft_model.heads.in_one_pass
+    pair = PairCosts(passes, PassCosts((1,), (step_s,)), in_one_pass=in_one_pass)
+    if draft_model_could_win(pair, LONGEST_DRAFT, by=WORTH_TRYING * DOUBT):
+        return True
+    return None if draft_model_could_win(pair, LONGEST_DRAFT, by=WORTH_TRYING / DOUBT) else False
+
+
+def not_taken(
+    pair: str,
+    target: NamedModel,
+    draft_model: NamedModel,
+    options: LoadOptions,
+    costs: Costs,
+    free: FreeMemory,
+) -> NotTaken | None:
+    """Return why a draft model stays out that `auto` may use and nothing else needs; None where it is here, or worth its download."""
+    big, small = target.model, draft_model.model
+    if isinstance(big, Path) or isinstance(small, Path) or draft_model.path is not None:
+        return None
+    if not (big.is_known and small.is_known):
+        return None
+    on_gpu = bool(free.gpus(options))
+    pays = could_pay(big, small, options, costs, path=target.path, on_gpu=on_gpu)
+    here = target.path is not None
+    return None if pays and not here else NotTaken(pair, small, pays, here)
+
+
+def never_pays(plan: "LoadPlan", costs: Costs) -> PairCosts | None:
+    """Return what the pair costs where only `auto` wants the draft model or the heads, and they never pay.
+
+    Where that is not sure, they are loaded, and measured with the target.
+    """
+    options, file = plan.options, plan.draft_model or plan.target
+    if not plan.drafts_by_passes or plan.needs_passes:
+        return None
+    target = costs.of(plan.target, options, Role.TARGET)
+    draft_options = plan.draft_options or options
+    if plan.heads is not None:
+        draft_model = costs.of_heads(file, draft_options)
+    else:
+        draft_model = costs.of(file, draft_options, Role.DRAFT_MODEL, plan.draft_lora)
+    if target is None or draft_model is None or plan.parallel is None:
+        return None
+    in_one_pass = plan.heads is not None and plan.heads.block is not None
+    at_best = at_best_of(None if plan.heads is None else plan.heads.accepted)
+    sure = target.sure and draft_model.sure
+    pair = PairCosts(target.costs, draft_model.costs, sure, in_one_pass, at_best)
+    by = WORTH_TRYING if pair.sure else WORTH_TRYING / DOUBT
+    return None if draft_model_could_win(pair, plan.longest_draft, plan.parallel, by) else pair
+
+
+def is_idle(plan: "LoadPlan", costs: PairCosts | None, parallel: int) -> bool:
+    """Say whether only `auto` wants the draft model or the heads, and by what was measured they never pay beside so many."""
+    return not plan.needs_passes and not (
+        costs is not None and draft_model_could_win(costs, plan.longest_draft, parallel)
+    )

@@ -1,1 +1,0 @@
-"""Serve: the loaded models behind the interfaces that other programs speak, over HTTP."""

@@ -1,1 +1,0 @@
-"""Making the draft model that pays on this machine, out of models that are here."""
