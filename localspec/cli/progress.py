@@ -201,9 +201,11 @@ class ProgressLine:
         begun_s = self._measured.setdefault(name, now)
         passed_s = now - begun_s
         known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
-        left = f", {duration_text(passed_s / share - passed_s)} left" if known else ""
+        # Widths that turn out unsafe are not tried again, and where all are safe half of the work falls away.
+        most = "at most " if name.endswith("--exact") else ""
+        left = f", {most}{duration_text(passed_s / share - passed_s)} left" if known else ""
         text = measuring_text(shown(name))
-        skip = "" if name.endswith(("--exact", "reading")) else _SKIP
+        skip = "" if name.endswith("reading") else _SKIP
         if self._enabled and not self.drawn and begun_s == now:
             notice(text + skip)
         elif self._enabled and not self.drawn and left and name not in self._estimated:

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from rich.segment import Segment
 from textual.app import ComposeResult, SystemCommand
@@ -24,8 +24,9 @@ from textual.worker import WorkerFailed
 from localspec.display import clean
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
+from localspec.tui import commands
 from localspec.tui.actions import branch_behind, code_of, mark
-from localspec.tui.commands import COMMANDS, Command, parse, unquoted
+from localspec.tui.commands import Command, parse, unquoted
 from localspec.tui.composer import Composer
 from localspec.tui.keys import IN_APP, key_text
 from localspec.tui.message import MessageView
@@ -33,10 +34,19 @@ from localspec.tui.screens import Screens
 from localspec.tui.session import Session
 from localspec.tui.typeset import prepare
 
+if TYPE_CHECKING:
+    from textual.command import Provider
+
 # A second Ctrl+C within so many seconds leaves.
 _AGAIN_S = 2.0
 _RECALLED = 100
 _TICK_S = 0.2
+
+
+def _commands_by_word() -> "type[Provider]":
+    from localspec.tui.palette import CommandsByWord  # noqa: PLC0415 - not at the start
+
+    return CommandsByWord
 
 
 class LineGuard(LineFilter):
@@ -103,6 +113,7 @@ class ChatApp(Screens):
     CSS_PATH = "app.tcss"
     TITLE = "localspec"
     BINDINGS: ClassVar[list[BindingType]] = IN_APP
+    COMMANDS: ClassVar[set[Any]] = {_commands_by_word}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
 
     def __init__(
@@ -359,7 +370,7 @@ class ChatApp(Screens):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """Yield the commands for the palette; one that needs more than its name is put into the composer."""
-        for each in COMMANDS:
+        for each in commands.COMMANDS:
             yield SystemCommand(f"/{each.name}  {each.about}", "", partial(self._by_palette, each))
 
     async def _by_palette(self, command: Command) -> None:

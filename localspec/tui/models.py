@@ -144,6 +144,9 @@ class Models:
         except Interrupted:
             if not self._engine.has_loaded:
                 self.ready = self.loaded = None
+                self.trouble = Interrupted(
+                    "loading was stopped: F8 chooses a model, /restart loads this one"
+                )
         except LocalspecError as error:
             return error
         else:

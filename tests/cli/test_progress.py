@@ -128,10 +128,10 @@ def test_a_log_has_a_line_for_each_source(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_measurement_says_of_what_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     where, skip = " on this machine", " (--draft off needs none)"
     for terminal, name, told in [
-        (True, "toy for --exact", f"measuring toy for --exact{where}  20%, 80 s left"),
+        (True, "toy for --exact", f"measuring toy for --exact{where}  20%, at most 80 s left"),
         (True, "toy", f"measuring toy{where}{skip}  20%, 80 s left"),
         (True, "toy" * 9, f"measuring {'toy' * 9}{where}  20%, 80 s left"),
-        (False, "toy for --exact", f"localspec: measuring toy for --exact{where}"),
+        (False, "toy for --exact", f"localspec: measuring toy for --exact{where}{skip}"),
         (False, "toy for reading", f"localspec: measuring toy for reading{where}"),
         (False, "toy", f"localspec: measuring toy{where}{skip}"),
         (False, "toy", "localspec: measured 10%, 90 s left"),

@@ -40,10 +40,11 @@ class BenchModels(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Callbacks that show how far fetching, loading and calibrating are."""
+    """Callbacks that show how far fetching, loading and calibrating are, and that all of it is done."""
 
     download: Callable[[Progress], None] = lambda _: None
     load: Report = lambda _notice: None
+    loaded: Callable[[], None] = lambda: None
 
 
 OtherRuns = Callable[[BenchModels, ExitStack], Mapping[str, Runs]]
@@ -86,6 +87,7 @@ def run_bench(
         first = loaded[bench.arms[0].models]
         if others is not None:
             runs |= others(first, stack)
+        watchers.loaded()
         trials, planned = measure(bench, runs, on_trial)
         return Result(bench, _setting(bench, first), trials, planned)
 

@@ -18,6 +18,7 @@ from localspec.api import (
     complete_models,
     flag,
     flags,
+    notice,
     option_flags,
     print_json,
     require_model,
@@ -111,12 +112,18 @@ def bench(name: str | None, settings: Settings, measuring: BenchFlags) -> int:
         text = f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s"
         line.report(f"{text}, {duration_text(left_s)} left", at_once=done == 1)
 
+    def loaded() -> None:
+        line.report("loaded, warming up", at_once=line.drawn)
+
+    nothing = "stopped before there was anything to compare"
     try:
         with unwind_on_terminate(), line, cancel_on_interrupt(cancel):
-            result = run_bench(request, cancel, Watchers(line.download, line.show), show)
+            result = run_bench(request, cancel, Watchers(line.download, line.show, loaded), show)
     except Cancelled:
+        notice(nothing)
         return INTERRUPTED
     if not result.trials or (request.verdict and compared(result) is None):
+        notice(nothing)
         return INTERRUPTED
     if measuring.json_:
         print_json(document(result), indent=None)

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.assistant import Assistant
+from localspec.cli import INTERRUPTED
+from localspec.cli.main import localspec as root
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.policy import FixedPolicy, Policy, plain_policy
 from localspec.errors import ContextOverflow, UsageError
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
-from localspec.plugins.bench import measure
+from localspec.plugins.bench import command, measure
 from localspec.plugins.bench.arms import Arm, mode_arms, parse_arm
+from localspec.plugins.bench.bench import Watchers
 from localspec.plugins.bench.measure import OwnRuns, prompt_tokens, schedule, slot_options
 from localspec.plugins.bench.prompts import BenchPrompt, bundled, per_workload, read
 from localspec.plugins.bench.trial import Slot, Trial
@@ -210,3 +213,15 @@ def test_a_prompt_that_is_too_long_is_named_before_anything_is_measured() -> Non
     lengths = [len(tokens) for tokens in prompt_tokens(Bench().assistant, PROMPTS)]
     with pytest.raises(ContextOverflow, match=rf"prompt 2 \(edit\) has {lengths[1]} tokens"):
         prompt_tokens(Bench(n_ctx=lengths[1]).assistant, PROMPTS)
+
+
+def test_ctrl_c_before_anything_is_compared_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(_bench: object, _cancel: object, watchers: Watchers, _show: object) -> None:
+        watchers.loaded()
+        raise Cancelled
+
+    monkeypatch.setattr(command, "run_bench", stopped)
+    assert root.main(["bench", "--quiet"], standalone_mode=False) == INTERRUPTED
+    assert capsys.readouterr() == ("", "localspec: stopped before there was anything to compare\n")

@@ -20,7 +20,8 @@ from tests.plugins.serve.serving import (
     served,
 )
 
-KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+# Six characters of it are neither hexadecimal nor a number, which ids and figures of an answer may have by chance.
+KEY = "ghp_g1hj2kL3mn4pQ5rs6tu7vw8xy9zG0HJ1KM2N"
 PARTS = [KEY[at : at + 6] for at in range(4, len(KEY) - 6)]
 MASK = "[masked: GitHub token]"
 SCRIPT = {
