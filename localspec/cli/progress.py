@@ -200,10 +200,11 @@ class ProgressLine:
         now = time.monotonic()
         begun_s = self._measured.setdefault(name, now)
         passed_s = now - begun_s
-        known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
+        left_s = passed_s / share - passed_s if share > 0 else 0.0
+        known = passed_s >= _ESTIMATED_AFTER_S and left_s >= 0.5
         # Widths that turn out unsafe are not tried again, and where all are safe half of the work falls away.
         most = "at most " if name.endswith("--exact") else ""
-        left = f", {most}{duration_text(passed_s / share - passed_s)} left" if known else ""
+        left = f", {most}{duration_text(left_s)} left" if known else ""
         text = measuring_text(shown(name))
         skip = "" if name.endswith("reading") else _SKIP
         if self._enabled and not self.drawn and begun_s == now:
