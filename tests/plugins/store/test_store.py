@@ -19,7 +19,7 @@ from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
-from localspec.plugins.store.keeper import SaidWriter
+from localspec.plugins.store.said_writer import SaidWriter
 from localspec.plugins.store.token_log import FILE, TokenLog
 from tests.support.speaking import opened
 from tests.toy import Stopwatch
