@@ -32,6 +32,8 @@ _MOST_LATE = 4.0
 """Plain steps that a draft model may take to catch up with a text: one that takes longer is too slow to pay."""
 _MOST_WAIT = 1.0
 """Plain steps that a round may wait for what somebody else drafts."""
+_WORTH_A_TRY = 1.1
+"""Tokens that a copied draft has to promise for each plain step that it takes: one that breaks off early has lost all of a wide pass."""
 _FRUITLESS = 5
 """Rounds in a row without any accepted token after which a drafter pauses: the text has changed."""
 _PAUSE, _MOST_FAILURES = 8, 6
@@ -236,7 +238,7 @@ class AdaptivePolicy:
                 return PLAIN
             seconds = [verify_s[0], *(each + start_s for each in verify_s[1:])]
         length, rate = best_length(forecast.chances, seconds, affordable_s + start_s)
-        return Plan(drafter, length, rate, forecast)
+        return Plan(drafter, length, rate, forecast) if rate * seconds[0] > _WORTH_A_TRY else PLAIN
 
     def _growing(
         self, drafter: Drafter, forecast: DraftForecast, verify_s: list[float], affordable_s: float

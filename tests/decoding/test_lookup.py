@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import exp
 from pathlib import Path
 from random import Random
 
@@ -120,10 +121,14 @@ def test_every_new_token_shows_whether_it_was_predicted() -> None:
     ],
 )
 def test_what_a_match_is_worth(text: list[int], known: int, disputed: bool, chance: float) -> None:
-    """Places that go on differently dispute each other; where a copy broke off, a short match says more."""
+    """Places that go on differently dispute each other; where a copy broke off, a short match says more.
+
+    A text that has not shown anything yet is doubted, by 0.2 in log odds.
+    """
     drafter = following(text, known=known)
     assert drafter.source.disputed is disputed
-    assert propose(drafter, text, 1).confidences == pytest.approx((chance,), abs=0.03)
+    doubted = 1 / (1 + (1 / chance - 1) * exp(0.2))
+    assert propose(drafter, text, 1).confidences == pytest.approx((doubted,), abs=0.03)
 
 
 def test_where_a_long_copy_broke_off_it_is_expected_to_go_on() -> None:

@@ -96,12 +96,15 @@ class Estimator:
         weight: how many observations the prior is worth.
         memory: observations after which a bucket's past counts 1/e.
         drift: how fast all buckets follow together what any of them shows, in log odds an observation.
+        shift: of all chances at first, in log odds: below 0, a text has to show first that it is like the prior's.
     """
 
-    def __init__(self, prior: Sequence[float], weight: float, memory: float, drift: float) -> None:
+    def __init__(
+        self, prior: Sequence[float], weight: float, memory: float, drift: float, shift: float = 0.0
+    ) -> None:
         self._prior, self._weight = list(prior), weight
         self._decay, self._drift = 1 - 1 / memory, drift
-        self._shift, self._odds = 0.0, 1.0
+        self._shift, self._odds = shift, exp(-shift)
         self._hits, self._observed = [0.0] * len(prior), [0.0] * len(prior)
 
     def add(self, bucket: int, *, hit: bool) -> None:

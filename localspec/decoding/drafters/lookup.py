@@ -20,6 +20,8 @@ _DISPUTED = (0.25, 0.38)
 """Of length 2, and of more."""
 PRIOR = (*_SOLE, *_NEAR, *_DISPUTED)
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
+_DOUBT = -0.2
+"""By how many log odds a text is expected to copy less than the prior's did: looking on costs nothing, and a failed draft a pass."""
 LONGEST = 31
 """Most tokens that are copied at once."""
 
@@ -48,7 +50,7 @@ class LookupDrafter:
     reserve = 7.0
 
     def __post_init__(self) -> None:
-        self._estimator = Estimator(self.prior, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
+        self._estimator = Estimator(self.prior, _PRIOR_WEIGHT, _MEMORY, _DRIFT, _DOUBT)
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Follow another text, and what it is expected to be like; see `Drafter`."""
