@@ -91,6 +91,6 @@ def size_text(size_bytes: int) -> str:
     """Return a size as people read it, in decimal units."""
     if size_bytes >= 1e9:
         return f"{size_bytes / 1e9:.1f} GB"
-    if 500 < size_bytes < 1e6:
+    if 1e4 <= size_bytes < 1e6:
         return f"{size_bytes / 1e3:.0f} kB"
     return f"{size_bytes / 1e6:.0f} MB"
