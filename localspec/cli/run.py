@@ -78,7 +78,7 @@ class OutputFlags:
         code: Print only the code of the answer, once it is complete.
         quiet: Print only errors on stderr, and files that @ attaches.
         show_thinking: Also print a reasoning model's thoughts.
-        keep: Save the answer in the history, for --continue. Default: only on a terminal.
+        keep: Save the answer in the history, for --continue. Default: only on a terminal, and with -c.
     """
 
     raw: bool = switch()
@@ -176,9 +176,12 @@ def run(
         _messages(message, saved, system_text),
         settings.reply,
         raw=None if message else text,
-        ephemeral=saved is None and not tools.wanted,
+        ephemeral=(saved is None or output.keep is False) and not tools.wanted,
         gate=settings.gate,
     )
+    if saved is not None and output.keep is False:  # it was only read
+        saved.history.close()
+        saved = None
     load = Load(
         launch,
         calls=tools.wanted,

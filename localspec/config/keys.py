@@ -85,7 +85,9 @@ def _usable(key: Option, given: T, read: Callable[[T], Any]) -> Setting:
     except ValueError:
         value = ""
     if value == "" or (isinstance(value, tuple) and "" in value):
-        raise ValueError(f"is {cut(given)}, but takes {key.takes}")
+        is_long = key.name == "draft" and ":" in str(given)
+        length = "; a length is the setting draft_length" if is_long else ""
+        raise ValueError(f"is {cut(given)}, but takes {key.takes}{length}")
     problem = key.problem(value)
     if problem is not None:
         raise ValueError(problem.removeprefix(f"{key.name} "))

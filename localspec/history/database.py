@@ -461,7 +461,7 @@ class HistoryDatabase:
             raise HistoryError(f"the history cannot do that: {error}") from error
         if self.trouble is not None:
             return
-        self._reason = reason_of(error)
+        self._reason = reason_of(error, self._path)
         self.trouble, last = f"the history cannot be saved ({self._reason}): ", 0
         if isinstance(error, DatabaseTooNewError):
             self._tried_s = math.inf
@@ -471,7 +471,9 @@ class HistoryDatabase:
             self.trouble += f"move {self._path} away to start again; nothing is saved until then"
         else:
             self._tried_s = time.monotonic()
-            advice = "free some space" if is_full(error) else f"check {self._path.parent}"
+            advice = (
+                "free some space" if is_full(error, self._path) else f"check {self._path.parent}"
+            )
             self._retry_s, self._passes_s = RETRY_S, 0.0
             if is_busy(error):
                 advice = "another program is writing to it"

@@ -373,7 +373,7 @@ class Index:
         if not self._only_read:
             again = "remove it with `localspec index rm` and index again"
             advice = database.remedy(error, self.path, again)
-        reason = database.reason_of(error)
+        reason = database.reason_of(error, self.path)
         return LocalspecError(f"the index {shown(self.path)} cannot be used ({reason}): {advice}")
 
 

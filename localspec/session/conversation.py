@@ -140,9 +140,14 @@ class SavedConversation:
 
     @property
     def is_open_elsewhere(self) -> bool:
-        """Whether the next question begins a branch, since another window has gone on from the same message."""
+        """Whether the next question begins a branch, since another window has gone on from the same message.
+
+        Raises:
+            UsageError: the conversation was deleted there.
+        """
         if self.conversation is None or not self.messages:
             return False
+        self._require_there()
         last = self.messages[-1]
         place = last.parent if self._is_unanswered else last.id
         others = self.history.rows("message", "conversation", self.conversation)
@@ -297,11 +302,12 @@ class SavedConversation:
         """Mark a reply, or the last one; the mark that it has already is taken back. Return which it has then.
 
         Raises:
-            UsageError: there is no reply.
+            UsageError: there is no reply, or the conversation was deleted elsewhere.
         """
         replies = [each for each in self.messages if each.message.role == "assistant"]
         if not replies:
             raise UsageError("no answer yet: ask something first")
+        self._require_there()
         reply = reply or replies[-1]
         mark = "" if reply.mark == mark else mark
         self.history.mark(reply.id, mark)
@@ -384,10 +390,11 @@ class SavedConversation:
         """Give this conversation a title.
 
         Raises:
-            UsageError: there is nothing to name yet.
+            UsageError: there is nothing to name yet, or it was deleted elsewhere.
         """
         if self.conversation is None:
             raise UsageError("this conversation is empty: ask something before you name it")
+        self._require_there()
         self.history.rename(self.conversation, title)
         self.title = title
 
@@ -395,6 +402,11 @@ class SavedConversation:
     def _id(self) -> int:
         assert self.conversation is not None, "it has a question"  # noqa: S101
         return self.conversation
+
+    def _require_there(self) -> None:
+        """Raise UsageError where another program has deleted the conversation."""
+        if not self.history.rows("conversation", "id", self._id):
+            raise UsageError("this conversation was deleted elsewhere: /new begins another")
 
     @property
     def _is_unanswered(self) -> bool:

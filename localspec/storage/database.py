@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import shutil
 import sqlite3
 import tempfile
 import time
@@ -16,6 +17,8 @@ from localspec.storage.paths import shown
 
 _BUSY_S, _SHORT_S, _AGAIN_S = 5.0, 0.2, 0.01
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_ROOM_BYTES = 64 * 1024
+"""Free bytes of a disk on which SQLite's shared memory file, of 32 kB, may have had no room."""
 _UNMAPPED = (errno.ENODEV, errno.EINVAL, errno.ENOTSUP)
 FILES = ("", "-wal", "-shm", "-journal")
 """What SQLite has of a database, behind its name."""
@@ -215,8 +218,10 @@ def errors_as(make: Callable[[Exception], Exception]) -> Iterator[None]:
         raise make(error) from error
 
 
-def reason_of(error: Exception) -> str:
-    """Return why a file cannot be used, in a few words."""
+def reason_of(error: Exception, path: Path | None = None) -> str:
+    """Return why a file cannot be used, in a few words; `path` is the file, which tells a full disk from a broken one."""
+    if is_full(error, path):
+        return "the disk is full"
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -267,9 +272,15 @@ def is_damage(error: BaseException) -> bool:
     return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-def is_full(error: BaseException) -> bool:
-    """Return whether an error means that the disk, or the user's part of it, is full."""
+def is_full(error: BaseException, path: Path | None = None) -> bool:
+    """Return whether an error means that the disk, or the user's part of it, is full.
+
+    Where the file beside a database cannot grow, SQLite says only that writing failed: of that, the disk of `path` tells.
+    """
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_IOERR and path is not None:
+        with suppress(OSError):
+            return shutil.disk_usage(path.parent).free < _NO_ROOM_BYTES
     return code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in _FULL
 
 
@@ -300,7 +311,7 @@ def remedy(error: BaseException, path: Path, if_damaged: str) -> str:
         return "nothing of it is lost"
     if is_busy(error):
         return "try again when the other program is done with it"
-    if is_full(error):
+    if is_full(error, path):
         return "free some space; what is in it stays"
     return f"check {shown(path.parent)} and its disk; what is in it stays"
 

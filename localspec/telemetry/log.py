@@ -193,7 +193,7 @@ def wipe(directory: Path, *, only_text: bool = False) -> bool:
     advice = "check its permissions, and close the programs that use it"
     with database.errors_as(
         lambda error: LocalspecError(
-            f"{path} cannot be wiped ({database.reason_of(error)}): {advice}"
+            f"{path} cannot be wiped ({database.reason_of(error, path)}): {advice}"
         )
     ):
         for each in [each for names in _EARLIER for each in directory.glob(names)]:
@@ -251,7 +251,9 @@ def _opened(directory: Path, *, changes: bool = False) -> Iterator[sqlite3.Conne
 
     def unusable(error: Exception) -> LocalspecError:
         advice = database.remedy(error, path, "`localspec stats --wipe` starts afresh")
-        return LocalspecError(f"{path} cannot be used ({database.reason_of(error)}): {advice}")
+        return LocalspecError(
+            f"{path} cannot be used ({database.reason_of(error, path)}): {advice}"
+        )
 
     with database.errors_as(unusable), _connected(path, changes=changes) as connection:
         with database.transaction(connection, "IMMEDIATE" if changes else "DEFERRED"):

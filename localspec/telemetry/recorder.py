@@ -86,8 +86,12 @@ class Recorder:
         """Record nothing any more, because of this."""
         cause = error.__cause__ or error
         reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-        reason = " ".join(reason.split())
-        self.trouble = f"telemetry is off for this run ({reason}): check {self.directory}"
+        from localspec.storage.database import is_full  # noqa: PLC0415 - mostly there is room
+
+        reason, advice = " ".join(reason.split()), f"check {self.directory}"
+        if is_full(cause, self.directory / "replies.db"):
+            reason, advice = "the disk is full", "free some space"
+        self.trouble = f"telemetry is off for this run ({reason}): {advice}"
 
     def _write(self) -> None:
         while (trace := self._ended.get()) is not None:

@@ -173,7 +173,9 @@ class Screens(App[None]):
         elif self.session.stopped:
             self.take_back_waiting()
             if exchange is not None and not exchange.tokens:
-                self.report("stopped before the first token; F5 asks again")
+                self.report(
+                    "stopped before the first token; F5 asks again, another question takes its place"
+                )
         elif not self.session.busy:
             await when_nearly_full(self)
             await self.ask_next()

@@ -95,8 +95,10 @@ def test_a_saved_answer_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyP
     figures("Hello", *usual)
     assert not (tmp_path / "history").exists()
     first = figures("Hello", "--keep", *usual)
+    alone = figures("And him?", "-c", "--no-keep", *usual)
     second = figures("And you?", "-c", *usual)
-    assert second["usage"]["prompt_tokens"] > first["usage"]["prompt_tokens"]
+    counts = [each["usage"]["prompt_tokens"] for each in (first, alone, second)]
+    assert counts[0] < counts[1] == counts[2], "what is not kept is of no conversation"
 
 
 @pytest.mark.slow

@@ -51,6 +51,7 @@ def test_a_wrong_file_is_refused_with_file_and_key(settings: Settings, user: Pat
         ("ctx = true", "'ctx' is True, but takes a whole number"),
         ("temperature = 'hot'", "'temperature' is 'hot', but takes a number"),
         ("draft = 'maybe'", "'draft' is 'maybe', but takes one of auto, off, lookup, model"),
+        ("draft = 'lookup:3'", "; a length is the setting draft_length"),
         ("ctx =", "is not TOML (Invalid value"),
         ('"a\\nb" = 1', r"'a\nb' is not a known setting"),
         ("#" * 70_000, "is longer than 64 KB"),

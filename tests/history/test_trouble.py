@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from localspec.history import database as databases
 from localspec.history.archive import History
 from localspec.history.schema import STEPS
 from localspec.messages import Message
+from localspec.storage import database
 from tests.history.test_archive import ids, talk, texts
 
 pytestmark = pytest.mark.slow
@@ -143,8 +145,10 @@ PREAMBLE = """
 import os, resource, sys
 import localspec.decoding.drafters.register, tomllib  # another user may not be able to read Python's own files
 from pathlib import Path
+from types import SimpleNamespace
 from localspec.history.archive import History
 from localspec.messages import Message
+from localspec.storage import database
 from tests.history.test_archive import ids, talk, texts
 from tests.history.test_trouble import NOBODY, check_a_chat_goes_on, check_one_line
 
@@ -268,6 +272,18 @@ def test_a_full_file_is_tried_at_intervals(tmp_path: Path, monkeypatch: pytest.M
         history.retry()
         assert len(tries) == tried, second
     history.close()
+
+
+def test_a_write_that_fails_on_a_disk_without_room_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    file = tmp_path / "history.db"
+    for free, reason, advice in ((1 << 30, "disk I/O error", "check "), (0, "the disk is full", "free some space")):  # fmt: skip
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        assert database.reason_of(error, file) == reason
+        assert database.remedy(error, file, "").startswith(advice)
 
 
 READ_ONLY = """

@@ -1,6 +1,7 @@
 """What a session sends, keeps and refuses, on an engine without a process."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed
+from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import abilities
 from tests.support.checks import refuses
@@ -90,6 +92,26 @@ def test_an_answer_stopped_or_refused_before_it_began_leaves_no_empty_one(here: 
     here.session.talk.drop_oldest = True
     assert here.session.ask_again()
     assert here.request.drop_oldest
+
+
+def test_what_was_deleted_elsewhere_is_neither_asked_nor_marked_nor_named(
+    here: Window, tmp_path: Path
+) -> None:
+    here.ask("one?")
+    here.answer("One.")
+    talk = here.session.talk
+    with closing(History(tmp_path / "history")) as other:
+        assert talk.conversation is not None
+        other.delete(talk.conversation)
+    all_refuse(
+        "deleted elsewhere: /new begins another",
+        lambda: here.session.ask("two?"),
+        lambda: talk.mark("good"),
+        lambda: talk.rename("rivers"),
+    )
+    here.session.new()
+    here.ask("three?")
+    assert here.contents == ["three?"]
 
 
 def all_refuse(word: str, *doings: Callable[[], object]) -> None:

@@ -234,6 +234,7 @@ async def served_here(
     line = ProgressLine(enabled=not serving.quiet)
     pool = _model_pool(models, metrics, line, serving)
     catalogue = Catalogue(models, settings.reply_of, serving.pin)
+    closing = Closing(pool)
     try:
         with line:
             await pool.start(models)
@@ -248,7 +249,7 @@ async def served_here(
         addresses = tuple(map(_address, listeners))
         if not serving.quiet:
             _tell(service, addresses, len(keys))
-        server = _server(service, metrics, _guard(keys, gate, serving))
+        server = _server(service, metrics, _guard(keys, gate, serving), closing)
         shared = await _shared(service, seen)
         room = {
             name: 0 if ready is None else ready.n_ctx
@@ -261,17 +262,58 @@ async def served_here(
         seen.enter_context(announced(running))
         await server.serve(sockets=list(listeners))
     finally:
-        await to_the_end(pool.close())
+        await to_the_end(closing.begin())
     return 0
 
 
+_GRACE_S, _MOST_S = 1.5, 3
+"""Seconds that answers go on when a server stops, and those after which what is left of them is cancelled."""
 _SILENT_S = 1.0
 """Seconds of saving after which it is mentioned."""
 
 
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+class Closing:
+    """The end of all engines, which begins once: what still answers is told that the server stops.
+
+    Args:
+        pool: of the engines.
+    """
+
+    def __init__(self, pool: ModelPool) -> None:
+        self._pool = pool
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> asyncio.Task[None]:
+        """Return what ends them."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._pool.close())
+        return self._task
+
+    async def begin_late(self) -> None:
+        """Let short answers end by themselves, and tell of those that do not."""
+        await asyncio.sleep(_GRACE_S)
+        if cut := self._pool.under_way:
+            notice(f"stopped with {cut} answer{'s' * (cut > 1)} under way")
+        self.begin()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's, of which requests get their interface's error when it stops, and not the end of their connection."""
+
+    def __init__(self, config: uvicorn.Config, closing: Closing) -> None:
+        super().__init__(config)
+        self._closing = closing
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See `uvicorn.Server`."""
+        late = asyncio.create_task(self._closing.begin_late())
+        await super().shutdown(sockets)
+        late.cancel()
+
+
+async def to_the_end(work: Coroutine[Any, Any, None] | asyncio.Task[None]) -> None:
     """Await work that a cancel does not stop: what interrupted a server is raised at its next wait, and engines still have to save."""
-    task = asyncio.create_task(work)
+    task = asyncio.ensure_future(work)
     with suppress(asyncio.CancelledError):
         await asyncio.wait({task}, timeout=_SILENT_S)
     await asyncio.wait({task}, timeout=_SILENT_S)
@@ -344,8 +386,8 @@ def _guard(keys: Mapping[str, str], gate: str, serving: ServeFlags) -> Guard:
     return Guard((*keys,), hosts, serving.cors, gate, keys)
 
 
-def _server(service: Service, metrics: Metrics, guard: Guard) -> uvicorn.Server:
-    return uvicorn.Server(
+def _server(service: Service, metrics: Metrics, guard: Guard, closing: Closing) -> uvicorn.Server:
+    return _Server(
         uvicorn.Config(
             application(service, metrics, guard),
             http=Protocol,
@@ -357,9 +399,10 @@ def _server(service: Service, metrics: Metrics, guard: Guard) -> uvicorn.Server:
             log_level="critical",
             access_log=False,
             lifespan="off",
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=_MOST_S,
             server_header=False,
-        )
+        ),
+        closing,
     )
 
 

@@ -236,7 +236,7 @@ def _errors(path: Path) -> Iterator[None]:
         yield
     except (OSError, sqlite3.Error) as error:
         number = errno.EAGAIN if database.is_busy(error) else errno.EIO
-        raise OSError(number, database.reason_of(error), str(path)) from error
+        raise OSError(number, database.reason_of(error, path), str(path)) from error
 
 
 def _remove(connection: sqlite3.Connection, rows: Iterable[tuple[int, str, int, bytes]]) -> None:

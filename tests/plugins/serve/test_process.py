@@ -330,6 +330,31 @@ def test_a_server_in_the_background_is_listed_asked_and_stopped(
     assert runs(int(found[1])) is None
 
 
+def test_who_waits_for_a_server_that_stops_gets_an_error_of_its_interface(
+    six_layers_path: Path,
+) -> None:
+    asked = {"messages": [user("Count from one to nine thousand, in words.")], "max_tokens": 4000}
+    options = ("--target", str(six_layers_path), "--draft", "off", "--port", "0", *PLAIN)
+    with started("serve", *options) as process, ThreadPoolExecutor(3) as threads:
+        url = url_of(process)
+
+        def ask(path: str, **more: Any) -> httpx.Response:
+            return httpx.post(f"{url}{path}", json={**asked, **more}, timeout=PATIENCE_S)
+
+        paths = ((CHAT, {}), (CHAT, {"stream": True}), ("/v1/messages", {}))
+        answers = [threads.submit(ask, path, **more) for path, more in paths]
+        running = lambda: "localspec_requests_running 3" in httpx.get(f"{url}/metrics").text  # noqa: E731
+        assert until(running)
+        process.send_signal(signal.SIGTERM)
+        whole, stream, message = (each.result() for each in answers)
+        assert process.wait(PATIENCE_S) == 0
+        assert b"stopped with 3 answers under way" in process.stderr.read()
+    assert [whole.status_code, stream.status_code, message.status_code] == [503, 200, 503]
+    assert all("the server stops" in each.text for each in (whole, stream, message))
+    assert "error" in whole.json()
+    assert message.json()["type"] == "error"
+
+
 def test_engines_save_although_the_server_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
