@@ -341,8 +341,8 @@ def test_who_waits_for_a_server_that_stops_gets_an_error_of_its_interface(
         def ask(path: str, **more: Any) -> httpx.Response:
             return httpx.post(f"{url}{path}", json={**asked, **more}, timeout=PATIENCE_S)
 
-        paths = ((CHAT, {}), (CHAT, {"stream": True}), ("/v1/messages", {}))
-        answers = [threads.submit(ask, path, **more) for path, more in paths]
+        paths = ((CHAT, False), (CHAT, True), ("/v1/messages", False))
+        answers = [threads.submit(ask, path, stream=stream) for path, stream in paths]
         running = lambda: "localspec_requests_running 3" in httpx.get(f"{url}/metrics").text  # noqa: E731
         assert until(running)
         process.send_signal(signal.SIGTERM)
