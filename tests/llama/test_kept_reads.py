@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.sequences import LlamaSequences
 from localspec.storage import read_store
 from localspec.storage.read_store import Shelf
+from tests.llama.test_cells import OPTIONS, WRITERS
 
 Patch = pytest.MonkeyPatch
 
@@ -296,3 +298,41 @@ def test_nothing_is_kept_of_a_file_that_was_written_over(store: Store) -> None:
     store.write(check=check)
     assert changed.told
     assert not store.files()
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["usual", "exact"])
+@pytest.mark.parametrize("name", ["windowed", "gemma4", "qwen35", "lfm2"])
+def test_of_what_cannot_be_cut_questions_branch_behind_points(
+    name: str, exact: bool, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """Of hybrids and windows a state is kept where questions usually branch; what goes on from there is the same to the bit."""
+    for cheap, value in (("LEAST_S", 0.0), ("TIMES", 0), ("DISK_BYTES_S", 1e12)):
+        monkeypatch.setattr(kept_reads, cheap, value)
+    options = OPTIONS.exact() if exact else OPTIONS
+    model = LlamaModel(WRITERS[name](tmp_path / "model.gguf"), options)
+    random = Random(1)
+    text = [random.randrange(3, 250) for _ in range(400)]
+    size = options.chunk(on_gpu=False)
+    point = next(each for each in range(size, 400, size) if each >= 128)
+    texts = []
+    for turn in range(2):
+        sequences = LlamaSequences(model, CancelFlag(), options, turn + 1, 8)
+        kept, view = KeptReads(tmp_path / "reads", sequences.views, "a", exact=exact), sequences.views[turn]  # fmt: skip
+        asked = [*text[: point + 7], *text[turn : turn + 20]]
+        kept.ready(turn, [*asked, 1], ASKED, points=(point,))
+        assert view.n_cached == (point if turn else 0)
+        for end in (*range(size, point + 1, size), len(asked)):
+            if end > view.n_cached:
+                view.prefill(asked[:end])
+                kept.passed(turn)
+        if turn:  # what the first one would say to this
+            texts.append(sequences.together([(turn, Pass(Role.TARGET, [*asked, 5], 1))])[0].copy())
+            fresh = LlamaSequences(model, CancelFlag(), options, 1, 8)
+            for end in (*range(size, point + 1, size), len(asked)):
+                fresh.views[0].prefill(asked[:end])
+            texts.append(fresh.together([(0, Pass(Role.TARGET, [*asked, 5], 1))])[0].copy())
+            fresh.close()
+        kept.close()
+        sequences.close()
+    model.close()
+    np.testing.assert_array_equal(*texts)
