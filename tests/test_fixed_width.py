@@ -98,7 +98,7 @@ def test_a_fixed_width_is_looked_for_where_no_other_is_exact(six_layers_path: Pa
         found = safe_widths(model, options, depths=(300, 511), most_price=inf)
         assert 2 not in found.widths
         assert (found.fixed, found.most) == (FIXED_WIDTH, FIXED_WIDTH)
-        dear = safe_widths(model, options, depths=(300,), most_price=1.0)
+        dear = safe_widths(model, options, depths=(300, 511), most_price=1.0)
         assert (dear.fixed, dear.longest) == (0, 1)
         assert dear.price > 1
     finally:

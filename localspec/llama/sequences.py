@@ -202,6 +202,9 @@ class LlamaSequences:
         sequence, tokens = self._family[slot], list(request.tokens)
         sequence.reuse(tokens, request.rows)
         sequence.evaluate_media(tokens, request.rows)
+        while sequence.is_behind and len(tokens) - sequence.n_cached > self.native.n_batch:
+            sequence.evaluate(tokens, request.rows, self.native.chunk)
+        sequence.is_behind = False
         return sequence.part(tokens[sequence.n_cached :], request.rows, request.branches)
 
     def compact(self, running: Collection[int]) -> None:
@@ -251,6 +254,7 @@ class _Slot(LlamaSequence):
         home: where it decodes.
         place: its number there.
         has_row: whether the reader gave the row behind its prompt: what follows is for its home.
+        is_behind: whether what the reader had was lost on its way home, which may be more than a pass takes.
         wait_home: returns when its home can hold something.
     """
 
@@ -258,7 +262,7 @@ class _Slot(LlamaSequence):
         super().__init__(native, number)
         self.home, self.place = native, number
         self._family = family
-        self.sharing = self.has_row = False
+        self.sharing = self.has_row = self.is_behind = False
         self.wait_home: Callable[[], None] = lambda: None
         self._reader: PromptReader | None = None
 
@@ -299,7 +303,9 @@ class _Slot(LlamaSequence):
         tokens = list(self._cached)
         if not self.is_handed_over():
             self.forget()
+            self.is_behind = True
             self.prefill(tokens)
+            self.is_behind = False
 
     def is_handed_over(self) -> bool:
         """Hand over what the reader has evaluated; return whether it is at home now."""

@@ -27,7 +27,10 @@ OUT = ("in.jsonl", "-o", "out.jsonl")
 pytestmark = [pytest.mark.usefixtures("smollm2_path", "folder")]
 SCORE = {
     "type": "object",
-    "properties": {"fruit": {"enum": ["fig", "pear"]}, "score": {"type": "integer", "maximum": 9}},
+    "properties": {
+        "fruit": {"enum": ["fig", "pear"]},
+        "score": {"type": "integer", "minimum": 0, "maximum": 9},
+    },
     "required": ["fruit", "score"],
 }
 LINES: list[dict[str, Any]] = [
@@ -96,7 +99,8 @@ def test_a_resumed_run_takes_the_seed_from_the_receipts_and_loads_nothing_withou
     before = Path("out.jsonl").read_bytes()
     seed = read()[0]["receipt"]["seed"]
     done = batch(*OUT, "--resume")
-    assert (done.code, done.err) == (0, "localspec: 2 answered\n")
+    left = "all by earlier runs: nothing was left to answer"
+    assert (done.code, done.err) == (0, f"localspec: 2 answered · {left}\n")
     write({"prompt": "One"}, {"prompt": "Two"}, {"prompt": "Three"})
     assert f"localspec: seed {seed}\n" in batch(*OUT, "--resume").err
     assert Path("out.jsonl").read_bytes().startswith(before)

@@ -113,7 +113,8 @@ def bench(name: str | None, settings: Settings, measuring: BenchFlags) -> int:
         line.report(f"{text}, {duration_text(left_s)} left", at_once=done == 1)
 
     def loaded() -> None:
-        line.report("loaded, warming up", at_once=line.drawn)
+        if line.drawn:  # over the share that was loaded
+            line.report("loaded, warming up", at_once=True)
 
     nothing = "stopped before there was anything to compare"
     try:
