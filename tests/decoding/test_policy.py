@@ -44,6 +44,15 @@ def weighing(
     return policy
 
 
+@pytest.mark.parametrize(("second_s", "length"), [(1.8, 0), (1.65, 1)])
+def test_a_copy_is_tried_where_it_promises_a_tenth_more_than_plain(
+    second_s: float, length: int
+) -> None:
+    """1.9 tokens in the time of 1.8 plain steps gain too little for what a draft that fails loses."""
+    costs = PassCosts((1, 2, 32), (1.0, second_s, 100.0))
+    assert weighing(Knowing(), costs=costs).plan([0, 0], 20).draft_length == length
+
+
 # The budget.
 
 

@@ -307,8 +307,10 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See `uvicorn.Server`."""
         late = asyncio.create_task(self._closing.begin_late())
-        await super().shutdown(sockets)
-        late.cancel()
+        try:
+            await super().shutdown(sockets)
+        finally:
+            late.cancel()
 
 
 async def to_the_end(work: Coroutine[Any, Any, None] | asyncio.Task[None]) -> None:
