@@ -221,11 +221,22 @@ class Index:
             LocalspecError: the disk has too little room for it.
         """
         disk = shutil.disk_usage(self.path.parent)
-        spare = min(_SPARE_BYTES, disk.total // 50)
-        if disk.free < spare + _WRITTEN * size_bytes:
+        wanted = min(_SPARE_BYTES, disk.total // 4) + _WRITTEN * size_bytes
+        if (
+            disk.free < wanted + self._log_bytes()
+        ):  # what is in the log has to fit into the file, too
+            self.empty_log()
+            disk = shutil.disk_usage(self.path.parent)
+        if disk.free < wanted:
             raise LocalspecError(
                 f"the index {shown(self.path)} cannot grow: its disk has {size_text(disk.free)} left; free some space"
             )
+
+    def _log_bytes(self) -> int:
+        try:
+            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        except OSError:  # there is none
+            return 0
 
     def empty_log(self) -> None:
         """Give back what the log takes, which may be much where a change has failed."""

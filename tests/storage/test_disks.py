@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from localspec.errors import LocalspecError
+from localspec.retrieval.index import Index
+from localspec.retrieval.update import update
 from localspec.storage.database import open_database, remove, shares_memory
 from tests.cli.command import Done, localspec
 from tests.warm import USER
@@ -158,19 +161,29 @@ def test_an_index_that_does_not_fit_gives_its_room_back(disk: Path, tmp_path: Pa
     assert localspec("index", env=env).out == ""
 
 
-def test_an_index_that_grows_too_far_stays_whole(disk: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("files_at_a_time", [1, 20, 64])  # a slow machine writes few
+def test_an_index_that_grows_too_far_stays_whole(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_at_a_time: int
+) -> None:
     docs, env = tmp_path / "docs", {"LOCALSPEC_DATA_DIR": str(disk / "data")}
     docs.mkdir()
     (docs / "first.md").write_text("penguins walk far")
     assert localspec("index", "add", str(docs), "--name", "docs", env=env).code == 0
     for number in range(700):
         (docs / f"{number}.md").write_text(f"whale{number} swims far " * 400)
+    monkeypatch.setattr("localspec.retrieval.update._BATCH_FILES", files_at_a_time)
+    with (
+        closing(Index(disk / "data" / "index" / "docs.db")) as index,
+        pytest.raises(LocalspecError, match="free some space"),
+    ):
+        update(index)
     done = localspec("index", "update", env=env)
     assert done.code == 1
     check_advice(done)
     assert "penguins" in localspec("index", "search", "penguins", env=env).out
     subprocess.run([sys.executable, "-c", WRITER, disk / "data"], check=True)
     assert "whale" in localspec("history", env=env).out, "others have room"
+    assert localspec("history", "tag", "1", "seen", env=env).code == 0
 
 
 @pytest.fixture

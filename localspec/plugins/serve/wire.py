@@ -26,8 +26,9 @@ class Protocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """End a connection whose request is not whole, though its answer is: what it sends is read no further."""
-        super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY:
+        breaks_off = self.conn.their_state is h11.SEND_BODY
+        super().on_response_complete()  # where a next request has come already, this begins it
+        if breaks_off:
             self.transport.close()
 
 

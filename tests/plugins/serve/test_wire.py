@@ -131,3 +131,19 @@ def test_connections_go_on_behind_a_refusal(keyed: Served) -> None:
         answer = client.getresponse()
         assert (answer.status, bool(answer.read())) == (status, True)
     client.close()
+
+
+def test_a_next_request_that_comes_with_the_rest_of_a_refused_one_is_answered(
+    keyed: Served,
+) -> None:
+    head = (
+        "POST /api/copy HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n"
+        f"Authorization: Bearer {KEY}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port_of(keyed)), timeout=30) as client:
+        answers = client.makefile("rb")
+        for sent in (head, "{}" + head, "{}" + head):
+            client.sendall(sent.encode())
+            assert answers.readline().startswith(b"HTTP/1.1 400 ")
+            size = int(http.client.parse_headers(answers)["Content-Length"])
+            assert "localspec import" in json.loads(answers.read(size))["error"]
