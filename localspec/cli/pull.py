@@ -196,11 +196,11 @@ class Preview:
             lines, problems = [], [str(error)]
         else:
             options = self._launch.load
-            draft_options = self._launch.draft_load(options)
             small = (*headers[1:], None)[0]
             from localspec.plan.facts import free_memory  # noqa: PLC0415 - not of every download
 
             free = free_memory()
+            draft_options = free.draft_load(self._launch, options)
             expected = forecast(headers[0], small, options, draft_options, free, encoder)
             (first, *rest), problems = expected.lines or ("",), [*expected.problems]
             lines = [f"{each.name} {first}", *rest] if first else []

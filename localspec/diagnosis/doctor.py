@@ -377,7 +377,7 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
     except LocalspecError as error:
         yield Fact("mmproj", str(error), "warning")
         encoder = EncoderPlan()
-    draft_options = request.draft_load(options)
+    draft_options = free.draft_load(request, options)
     outlook = forecast(header, small, options, draft_options, free_memory(), encoder.size)
     name = target if small is None else f"{target} with {draft_model}"
     yield from (Fact(name, line) for line in (*outlook.lines, *encoder.notes))

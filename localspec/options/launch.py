@@ -69,7 +69,7 @@ class LaunchOptions:
         draft_lora: LoRA adapter for the draft model: a GGUF file.
         mmproj: GGUF file (mmproj) with the model's image and audio encoders; off reads text only. Default: the model's own.
         workers: Also use the devices of these workers, other machines that run `localspec worker`.
-        draft_devices: Devices for the draft model, as with --device. Default: the target's.
+        draft_devices: Devices for the draft model, as with --device. Default: the target's, but for workers'.
         server: Answer with the model of this OpenAI-compatible server instead: vLLM, SGLang, llama-server, LM Studio, localspec serve. Default: off.
         server_key_file: File with the server's API key. Default: the variable LOCALSPEC_SERVER_KEY.
         prompt_cache: Cache what models read on disk, for later questions and programs; --no-prompt-cache neither writes nor uses it.

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from localspec.errors import MemoryShort, ModelFileError, ModelLoadError, NoRoom, PairMismatch
-from localspec.llama.devices import Device, placed_on
+from localspec.llama.devices import REMOTE, Device, placed_on
 from localspec.messages import Held
 from localspec.models.architectures import Heads, heads_of
 from localspec.models.gguf import GgufHeader
-from localspec.options import QUANTISED_KV_TYPES, LoadOptions
+from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
 from localspec.plan.memory import (
     ModelShape,
     context_of,
@@ -121,6 +121,18 @@ class FreeMemory:
     def gpus(self, options: LoadOptions) -> list[Device]:
         """Return the GPUs that share the layers of a model that is loaded so; raises as `machine` does."""
         return placed_on(options, self.devices)
+
+    def draft_load(self, launch: LaunchOptions, options: LoadOptions) -> LoadOptions:
+        """Return how a draft model is loaded beside a target that is loaded so; raises as `machine` does.
+
+        What nobody placed stays on this machine: from a worker each token of a draft would take a round trip.
+        """
+        load, gpus = launch.draft_load(options), self.gpus(options)
+        here = tuple(each.name for each in gpus if each.backend != REMOTE)
+        placed = launch.draft_devices or launch.draft_gpu_layers is not None
+        if placed or len(here) == len(gpus):
+            return load
+        return replace(load, devices=here) if here else replace(load, gpu_layers=0)
 
 
 @dataclass(frozen=True, slots=True)

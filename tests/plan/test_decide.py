@@ -171,3 +171,27 @@ def test_costs_are_those_of_models_that_are_loaded_so() -> None:
         decide(replace(gathered(launch, PAIR), free=free, costs=known), Wish(launch)), LoadPlan
     )
     assert known.asked == [(Role.TARGET, 33), (Role.DRAFT_MODEL, 4)]
+
+
+@pytest.mark.parametrize(
+    ("more", "card", "expected"),
+    [
+        ({}, False, ()),
+        ({}, True, ("CUDA0",)),
+        ({"draft_devices": ("RPC0",)}, True, ("RPC0",)),
+        ({"draft_gpu_layers": 2}, False, ("RPC0",)),
+    ],
+)
+def test_what_drafts_for_a_worker_stays_here_unless_it_is_placed(
+    more: dict[str, Any], card: bool, expected: tuple[str, ...]
+) -> None:
+    worker = Device("RPC0", "127.0.0.1:50052", PLENTY, PLENTY, "GPU", 0, "RPC")
+    launch = LaunchOptions(target="big.gguf", draft_model="small.gguf", **more)
+    facts = replace(
+        gathered(launch, ("big.gguf", "small.gguf")),
+        free=FreeMemory(PLENTY, (worker, gpu(PLENTY)) if card else (worker,)),
+    )
+    found = decide(facts, Wish(launch))
+    assert isinstance(found, LoadPlan), found
+    assert found.draft_options is not None
+    assert facts.free.names(found.draft_options) == expected
