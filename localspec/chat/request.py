@@ -29,6 +29,7 @@ class Request(Tagged, frozen=True):
         ephemeral: do not remember this conversation; what was remembered before stays.
         drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
+        least_questions: of the user's, which stay even so: 2 for what asks about the one before.
         raw: a text that goes to the model as it is, without the chat template, or its ids; then there are no messages.
         infill: a gap to fill in, where the model can; then there are no messages.
         logprobs: report how likely every token was, and so many of the likeliest beside it; None reports nothing.
@@ -54,6 +55,7 @@ class Request(Tagged, frozen=True):
     most_cached: int | None = None
     ephemeral: bool = False
     drop_oldest: bool = False
+    least_questions: int = 1
     raw: str | tuple[int, ...] | None = None
     infill: Infill | None = None
     logprobs: int | None = None

@@ -101,6 +101,7 @@ def dropped_to_fit(
     n_ctx: int,
     max_tokens: int | None,
     length: Callable[[Sequence[Message]], int],
+    least_questions: int = 1,
 ) -> int:
     """Return how many of the oldest messages after the system prompt to leave out; as few as will do.
 
@@ -112,13 +113,14 @@ def dropped_to_fit(
         n_ctx: tokens of context.
         max_tokens: most tokens of the answer; a quarter of the context is kept free at most.
         length: counts the tokens of a conversation.
+        least_questions: as in `Request`.
     """
     system = list(messages[:1]) if messages[0].role == "system" else []
     rest = messages[len(system) :]
     room = n_ctx - min(n_ctx // _ANSWER_SHARE, max_tokens or n_ctx)
     last = len(rest) - 1 if rest[-1].role == "user" else max(0, len(rest) - 2)
     starts = [0, *(i for i in range(1, last + 1) if rest[i].role == "user")]
-    low, high = 0, len(starts) - 1
+    low, high = 0, max(0, len(starts) - least_questions)
     while low < high:  # the more is left out, the shorter it gets
         middle = (low + high) // 2
         if length([*system, *rest[starts[middle] :]]) <= room:
@@ -126,6 +128,17 @@ def dropped_to_fit(
         else:
             low = middle + 1
     return starts[low]
+
+
+def shortened(
+    request: Request, n_ctx: int, length: Callable[[Sequence[Message]], int]
+) -> tuple[Request, int]:
+    """Return a request without the oldest messages that do not fit, and how many these are; see `dropped_to_fit`."""
+    messages, most = request.messages, request.options.max_tokens
+    dropped = dropped_to_fit(messages, n_ctx, most, length, request.least_questions)
+    system = messages[:1] if messages[0].role == "system" else ()
+    left = (*system, *messages[len(system) + dropped :])
+    return msgspec.structs.replace(request, messages=left), dropped
 
 
 @dataclass(slots=True, eq=False)
@@ -182,22 +195,15 @@ class RequestRunner:
         elif request.infill is None:
             _require_question(request.messages)
             if request.drop_oldest:
-                request, dropped = self._shortened(request)
+                length = partial(
+                    self._length, tools=request.tools, options=request.options, owner=request.owner
+                )
+                n_ctx = self._assistant.models.target.n_ctx
+                request, dropped = shortened(request, n_ctx, length)
         self._under_way[request.id] = _Running(request, dropped)
         draft = request.draft
         policy = None if draft is None else partial(self._loaded.policy, draft)
         self._assistant.submit(request, policy=policy)
-
-    def _shortened(self, request: Request) -> tuple[Request, int]:
-        """Return a request without the oldest messages that do not fit, and how many these are."""
-        messages, n_ctx = request.messages, self._assistant.models.target.n_ctx
-        length = partial(
-            self._length, tools=request.tools, options=request.options, owner=request.owner
-        )
-        dropped = dropped_to_fit(messages, n_ctx, request.options.max_tokens, length)
-        system = messages[:1] if messages[0].role == "system" else ()
-        left = (*system, *messages[len(system) + dropped :])
-        return msgspec.structs.replace(request, messages=left), dropped
 
     def cancel(self, number: int) -> None:
         """End one answer with what there is of it; any thread may call it."""

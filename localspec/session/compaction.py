@@ -26,8 +26,8 @@ NEARLY_FULL = 0.8
 """Share of the context from which on a summary is offered."""
 _SUMMARY_SHARE, _LEAST_TOKENS, _USUAL_TOKENS = 8, 64, 1024
 _RECENT_SHARE = 0.25
-_MEDIUM_CHARS = 2000
-"""A picture is as long as so many characters, or a sound."""
+_TOKEN_CHARS, _MEDIUM_CHARS = 3, 2000
+"""A token is about as long, and a picture or a sound."""
 MOST_MEDIA_BYTES = 88 << 20
 """Of all pictures and sounds that a model reads: more, in base64, have no room in a request to the engine."""
 
@@ -75,10 +75,10 @@ def context_of(branch: Sequence[StoredMessage]) -> list[StoredMessage]:
     return [branch[at - 1], branch[at], *recent, *branch[at + 1 :]]
 
 
-def recent_from(context: Sequence[StoredMessage]) -> int | None:
+def recent_from(context: Sequence[StoredMessage], n_ctx: int = 0) -> int | None:
     """Return the first message that stays as it is beside a summary: as many of the last questions, with their answers, as are a quarter of it all.
 
-    None where there are none. The first question never stays.
+    None where there are none. The first question never stays. What is longer than the context of `n_ctx` tokens counts as that long.
     """
     sizes = [len(each.message.text) + _MEDIUM_CHARS * len(each.message.media) for each in context]
     questions = [
@@ -86,10 +86,11 @@ def recent_from(context: Sequence[StoredMessage]) -> int | None:
         for at, each in enumerate(context)
         if each.message.role == "user" and not is_request(each)
     ]
+    whole = min(sum(sizes), n_ctx * _TOKEN_CHARS) if n_ctx else sum(sizes)
     fitting = (
         at
         for at in questions[1:]
-        if sum(sizes[at:]) <= _RECENT_SHARE * sum(sizes)
+        if sum(sizes[at:]) <= _RECENT_SHARE * whole
         and _media_bytes(each.message for each in context[at:]) <= _RECENT_SHARE * MOST_MEDIA_BYTES
     )
     first = next(fitting, None)

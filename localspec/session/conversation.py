@@ -211,8 +211,11 @@ class SavedConversation:
         parent = self.question(number).parent
         return () if parent is None else self.turns(parent)
 
-    def say_compaction(self) -> str | None:
+    def say_compaction(self, n_ctx: int = 0) -> str | None:
         """Add a request to summarise what was said; return a question that has no answer, which is taken back for it.
+
+        Args:
+            n_ctx: tokens of the context; 0 where that is unknown.
 
         Raises:
             UsageError: there is nothing to summarise.
@@ -225,7 +228,7 @@ class SavedConversation:
         is_own = unanswered and not is_request(self.messages[-1])
         text = self.take_back() if unanswered else None
         context = context_of(branch)
-        self._add(request_for(context), branch[-1].id, figures_of(recent_from(context)))
+        self._add(request_for(context), branch[-1].id, figures_of(recent_from(context, n_ctx)))
         return text if is_own else None
 
     @property

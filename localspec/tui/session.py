@@ -337,7 +337,7 @@ class Session:
         """
         self._begin_question()
         media = [part for each in self.talk.messages[-1:] for part in each.message.media]
-        question = self.talk.say_compaction()
+        question = self.talk.say_compaction(self._n_ctx)
         if question is not None:
             self.waiting.insert(0, self.tray.take_back(question, media))
         self._request(self.talk.messages[-1].id)
@@ -447,21 +447,29 @@ class Session:
         if self.work is not None:
             self.work.begin()
 
+    @property
+    def _n_ctx(self) -> int:
+        """Tokens of the context; 0 where that is unknown."""
+        ready = self.models.ready
+        return 0 if ready is None else ready.n_ctx
+
     def _request(self, parent: int, seed: int | None = None) -> None:
         """Request an answer to the message `parent`, or more of it if it is an answer."""
         turns, settings = self.talk.turns(parent), self.settings.current
         options = settings.options
         if seed is not None:
             options = replace(options, seed=seed)
-        work, ready = self.work, self.models.ready
+        work, drops = self.work, self.talk.drop_oldest
         last = self._message(parent)
         if is_request(last):
-            n_ctx, stops = 0 if ready is None else ready.n_ctx, self.engine.can.stop_loops
-            work, options = None, options_for(options, n_ctx, stop_loops=stops)
+            drops = True  # a summary of what fits is worth more than none
+            stops = self.engine.can.stop_loops
+            work, options = None, options_for(options, self._n_ctx, stop_loops=stops)
         request = self._request_of(
             turns,
             options,
-            drop_oldest=self.talk.drop_oldest,
+            drop_oldest=drops,
+            least_questions=2 if is_request(last) else 1,
             draft=None if self.settings.draft == AUTO else self.settings.draft,
             given=settings.given,
             conversation=self.talk.number,

@@ -165,20 +165,22 @@ def length(turns: Sequence[Message]) -> int:
     system=st.none() | st.integers(0, 30),
     n_ctx=st.integers(4, 400),
     max_tokens=st.none() | st.integers(1, 100),
+    least=st.integers(1, 3),
 )
-@example(sizes=[50], system=None, n_ctx=10, max_tokens=None)
+@example(sizes=[50], system=None, n_ctx=10, max_tokens=None, least=1)
 def test_as_few_turns_as_will_do_are_left_out(
-    sizes: list[int], system: int | None, n_ctx: int, max_tokens: int | None
+    sizes: list[int], system: int | None, n_ctx: int, max_tokens: int | None, least: int
 ) -> None:
     said = [(Message.user, Message.assistant)[i % 2]("x" * size) for i, size in enumerate(sizes)]
     first = [] if system is None else [Message.system("s" * system)]
-    dropped = dropped_to_fit([*first, *said], n_ctx, max_tokens, length)
+    dropped = dropped_to_fit([*first, *said], n_ctx, max_tokens, length, least)
     room = n_ctx - min(n_ctx // 4, max_tokens or n_ctx)
     rest = said[dropped:]
     assert rest[0].role == "user"
     fits = length([*first, *rest]) <= room
-    last_question = max(i for i, turn in enumerate(said) if turn.role == "user")
-    assert fits or dropped == last_question
+    questions = [i for i, turn in enumerate(said) if turn.role == "user"]
+    assert fits or dropped == questions[-least:][0]
+    assert sum(turn.role == "user" for turn in rest) >= min(least, len(questions))
     if dropped:
         assert length([*first, *said[dropped - 2 :]]) > room
     assert dropped_to_fit([Message.assistant("x" * 50)], n_ctx, max_tokens, length) == 0

@@ -118,6 +118,8 @@ def test_kept_turns_are_few(talk: SavedConversation, monkeypatch: pytest.MonkeyP
     look = MediaPart.of(picture_file(0), "0.png")
     say(talk, "look", "seen", look)
     assert recent_from(talk.messages) == talk.messages[4].id
+    assert recent_from(talk.messages, 9000) == talk.messages[4].id
+    assert recent_from(talk.messages, 1000) is None, "a quarter of what has room"
     monkeypatch.setattr("localspec.session.compaction.MOST_MEDIA_BYTES", len(look.data))
     assert recent_from(talk.messages) is None, "pictures beside a summary need room"
 
@@ -172,7 +174,10 @@ TALKS: list[tuple[Any, ...]] = [
     *((("short?", RHONE, "/compact edit"), 1, "auto", {"quiet": quiet}, 0, BY_ITSELF, {FULL: 1, f"to change it: /compact {SUMMARY}": 1}) for quiet in (False, True)),
     # For one that no summary makes room for none is made, and one that comes to nothing is asked for once.
     *((("the Rhone " * 900,), 1, each, {}, 1, "", {"summarise": 0, "summarising": 0, "indexed: `localspec index add`": 1}) for each in ("auto", "ask")),
-    *(((QUESTION, "again?" * 200), long, "auto", {"summary": each}, 1, None, {"summarising": 1}) for long, each in ((4, "never made"), (1, ""), (1, " \n"))),
+    *(((QUESTION, "again?" * 200), 1, "auto", {"summary": each}, 1, None, {"summarising": 1}) for each in ("", " \n")),
+    # Of what is longer than the context, the oldest is left out of the summary; the last exchange is not.
+    ((QUESTION,), 4, "auto", {"words": 35}, 0, f"{SUMMARY}\n812 km.\n", {"4 oldest turns left out": 1}),
+    ((QUESTION, "again?" * 200), 4, "auto", {"words": 76}, 1, "", {"summarising": 1}),
     (("short?", "shorter?"), 1, "off", {}, 0, "Well.\nWell.\n", {"compact": 0}),
     *(((f"/compact{each}",), 0, "ask", {}, 2, "", {}) for each in ("", " edit", " some words")),
     (CHANGED, 0, "ask", {}, 0, {"\nMine.\n": 1}, {f"to change it: /compact {SUMMARY}": 1}),
@@ -185,7 +190,7 @@ def test_summary_is_made_in_lines(
 ) -> None:
     talk = SavedConversation(History(tmp_path / "history"))
     for _ in range(long):
-        say(talk, "the Rhine?", "It is 1233 km long, and flows north. " * 66)
+        say(talk, "the Rhine?", "It is 1233 km long, and flows north. " * how.get("words", 66))
     answers = {**ANSWERS, "Summarise our": how.get("summary", SUMMARY)}
     ended, given, told = said(
         tmp_path,

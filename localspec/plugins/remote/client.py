@@ -409,15 +409,9 @@ class Client:
         """Return a request without the oldest messages that do not fit, where that is wanted, and how many these are."""
         if not (request.drop_oldest and self._n_ctx and request.messages):
             return request, 0
-        from localspec.engine.request_runner import dropped_to_fit  # noqa: PLC0415 - few contexts are full
+        from localspec.engine.request_runner import shortened  # noqa: PLC0415 - few contexts are full
 
-        messages, most = request.messages, request.options.max_tokens
-        dropped = dropped_to_fit(
-            messages, self._n_ctx, most, lambda each: self._estimate(each, request.tools)
-        )
-        system = messages[:1] if messages[0].role == "system" else ()
-        left = (*system, *messages[len(system) + dropped :])
-        return msgspec.structs.replace(request, messages=left), dropped
+        return shortened(request, self._n_ctx, lambda each: self._estimate(each, request.tools))
 
     # The connection.
 
