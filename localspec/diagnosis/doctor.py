@@ -370,15 +370,15 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
         yield Fact(target, "not on this machine; `localspec pull` shows it before it downloads")
         return
     small = None if draft_model is None else _header(draft_model, registry, root)[1]
-    options = request.target_load
+    options, free = request.target_load, free_memory()
     try:
-        file, free = encoder_facts(request, model, header), free_memory()
+        file = encoder_facts(request, model, header)
         encoder = encoder_plan(file, request, model_shape(header), free)
     except LocalspecError as error:
         yield Fact("mmproj", str(error), "warning")
         encoder = EncoderPlan()
     draft_options = free.draft_load(request, options)
-    outlook = forecast(header, small, options, draft_options, free_memory(), encoder.size)
+    outlook = forecast(header, small, options, draft_options, free, encoder.size)
     name = target if small is None else f"{target} with {draft_model}"
     yield from (Fact(name, line) for line in (*outlook.lines, *encoder.notes))
     yield from (Fact(name, problem, "warning") for problem in outlook.problems)
