@@ -7,6 +7,7 @@ is decided, so that the program's own, `Measurements`, reads them from the disk 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.errors import (
@@ -165,11 +166,13 @@ def _decided(facts: Facts, wish: Wish) -> LoadPlan:
     if wish.parallel != 1:
         options = for_many(options, on_gpu=bool(facts.free.gpus(options)))
     options = replace(options, max_rows=max(mode.rows for mode in modes))
+    # Heads stay with the target, whose weights they may read.
+    draft_load = partial(facts.free.draft_load, launch) if heads is None else launch.draft_load
     pair = PairLoad(
         facts.mtp.target if is_mtp else facts.target.shape,
         found.shape if found is not None else None if small is None else small.shape,
         options,
-        facts.free.draft_load(launch, options),
+        draft_load(options),
         heads,
         drafts=small is not None or heads is not None,
         encoder_bytes=encoder.size,
@@ -186,7 +189,7 @@ def _decided(facts: Facts, wish: Wish) -> LoadPlan:
         wish.parallel,
         exact=launch.exact,
         fit=launch.fit,
-        draft_options=None if small is None else facts.free.draft_load(launch, options),
+        draft_options=None if small is None else draft_load(options),
         notes=(*notes, *encoder.notes, *across),
         draft_lora=None if small is None or facts.adapter is None else facts.adapter[0],
         heads=heads,

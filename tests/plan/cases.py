@@ -369,6 +369,7 @@ def _of_loading() -> Iterator[Case]:
     yield _own("header that says little", target="toy.gguf", draft_model="toy.gguf")
     worker: dict[str, Any] = {"workers": ("127.0.0.1:50052",)}
     yield _own("worker", "8 GB, worker of 24", draft_model="small.gguf", **worker)
+    yield _own("worker, heads in a file", "8 GB, worker of 24", draft_model="eagle3.gguf", **worker)
     yield _own("worker, split by tensors", "8 GB, worker of 24", load={"split": "tensor"}, **worker)
 
 
