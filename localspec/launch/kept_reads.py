@@ -102,7 +102,7 @@ class KeptReads:
         self._directory, self._sequences = directory, sequences
         self._check, self._eog, self._exact = check, frozenset(eog), exact
         self._slots = [_Slot() for _ in sequences]
-        self._closed, self._until_s, self._changed = False, float("inf"), False
+        self._closed, self._until_s = False, float("inf")
         self.needs_points = not first.native.can_truncate or first.model.has_windows
         # One thread: files are written and removed in the order in which that was decided.
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="localspec-reads")
@@ -188,8 +188,6 @@ class KeptReads:
         ):
             self._keep(slot)
             wait([each.written for each in self._pending])  # one copy at a time
-        if self._changed:
-            self._disk.submit(make_room, self._directory)
         self._disk.shutdown()
 
     # Put back.
@@ -332,9 +330,9 @@ class KeptReads:
         return end
 
     def _submit(self, owner: str, tokens: tuple[int, ...], work: Callable[[], None]) -> None:
-        self._changed = True
         self._pending = [each for each in self._pending if not each.written.done()]
         self._pending.append(_Pending(owner, tokens, self._disk.submit(work)))
+        self._disk.submit(make_room, self._directory)  # at once: a server may run for weeks
 
     def _write_text(
         self, job: "_Text", its: _Slot, known: Sequence[str], old: Sequence[str]

@@ -19,7 +19,7 @@ from localspec.launch.kept_reads import KeptReads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequences import LlamaSequences
 from localspec.storage import read_store
-from localspec.storage.read_store import Shelf
+from localspec.storage.read_store import Shelf, held
 from tests.llama.test_cells import OPTIONS, WRITERS
 
 Patch = pytest.MonkeyPatch
@@ -207,6 +207,22 @@ def test_a_program_that_ends_writes_for_a_bounded_time(store: Store, monkeypatch
     monkeypatch.setattr(kept_reads, "CLOSING_SHARE", 0.0)
     store.write()
     assert not store.files()
+
+
+def test_a_program_that_goes_on_keeps_no_more_than_the_bound(
+    store: Store, monkeypatch: Patch
+) -> None:
+    store.write()
+    most, _ = held(store.folder)
+    monkeypatch.setattr(read_store, "MOST_BYTES", most)
+    (store.folder / "written").unlink()  # as when an hour has passed
+    kept = store.kept()
+    store.after.views[0].prefill(store.tokens[20:])
+    kept.keep(0)
+    kept._disk.submit(int).result()  # behind all that was written
+    assert len(kept._pending) == 1
+    assert held(store.folder)[0] <= most
+    kept.close()
 
 
 def test_a_full_disk_fails_nothing(store: Store, monkeypatch: Patch) -> None:
