@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from localspec.storage.files import free_bytes, private_directory, write_atomic
+from localspec.storage.locks import locked
 
 MOST_BYTES = 2 << 30
 """Of all models together; also what may be written in an hour, to spare the disk."""
@@ -211,17 +212,17 @@ class Shelf:
 
     def note(self, conversation: int, names: Iterable[str]) -> None:
         """Note that files hold what was said in a conversation of the history, which they are to leave with it."""
+        of = self._directory / _OF
         with suppress(OSError):
-            private_directory(self._directory / _OF)
-            path = self._directory / _OF / str(conversation)
-            before = path.read_text().splitlines() if path.exists() else None
-            if before == []:  # it was deleted while its engine still held it
-                self.remove(*names)
-                return
-            files = dict.fromkeys(
-                [*(before or ()), *(f"{self._path.name}/{name}" for name in names)]
-            )
-            write_atomic(path, "\n".join(files).encode())
+            private_directory(of)
+            with locked(of):
+                path = of / str(conversation)
+                before = path.read_text().splitlines() if path.exists() else None
+                if before == []:  # it was deleted while its engine still held it
+                    self.remove(*names)
+                    return
+                own = (f"{self._path.name}/{name}" for name in names)
+                write_atomic(path, "\n".join(dict.fromkeys([*(before or ()), *own])).encode())
 
 
 def tail_of(own: str) -> str:
@@ -290,9 +291,10 @@ def forget_conversation(directory: Path, conversation: int) -> None:
     if not directory.is_dir():
         return
     with suppress(OSError):
-        names = path.read_text().splitlines() if path.exists() else []
         private_directory(path.parent)
-        write_atomic(path, b"")
+        with locked(path.parent):
+            names = path.read_text().splitlines() if path.exists() else []
+            write_atomic(path, b"")
         for name in names:
             shelf, _, file = name.partition("/")
             if "/" not in file and shelf.isalnum():

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,26 @@ def test_what_was_said_in_a_conversation_leaves_with_it(tmp_path: Path) -> None:
     shelf.note(7, put(shelf, [1] * 5))  # by an engine that still held it
     assert found(shelf, [1] * 5) == 0
     assert (tmp_path / "else").exists()
+
+
+def test_what_is_noted_at_the_same_time_leaves_too(tmp_path: Path, monkeypatch: Patch) -> None:
+    shelf, write = Shelf(tmp_path / "reads", "model", SIZE), read_store.write_atomic
+    texts = [[each] * 5 for each in range(4)]
+    files = [put(shelf, each) for each in texts]
+
+    def slowly(path: Path, content: bytes) -> None:
+        time.sleep(0.05)
+        write(path, content)
+
+    monkeypatch.setattr(read_store, "write_atomic", slowly)
+    with ThreadPoolExecutor() as threads:
+        for names in files[:3]:
+            threads.submit(shelf.note, 7, names)
+    with ThreadPoolExecutor() as threads:
+        threads.submit(shelf.note, 7, files[3])
+        time.sleep(0.02)
+        forget_conversation(tmp_path / "reads", 7)
+    assert [found(shelf, each) for each in texts] == [0] * 4
 
 
 def test_what_earlier_versions_kept_goes(tmp_path: Path) -> None:
