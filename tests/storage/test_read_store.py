@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.storage import read_store
+from localspec.storage.files import write_atomic
 from localspec.storage.read_store import (
     Shelf,
     UnusableError,
@@ -201,13 +202,13 @@ def test_what_was_said_in_a_conversation_leaves_with_it(tmp_path: Path) -> None:
 
 
 def test_what_is_noted_at_the_same_time_leaves_too(tmp_path: Path, monkeypatch: Patch) -> None:
-    shelf, write = Shelf(tmp_path / "reads", "model", SIZE), read_store.write_atomic
+    shelf = Shelf(tmp_path / "reads", "model", SIZE)
     texts = [[each] * 5 for each in range(4)]
     files = [put(shelf, each) for each in texts]
 
     def slowly(path: Path, content: bytes) -> None:
         time.sleep(0.05)
-        write(path, content)
+        write_atomic(path, content)
 
     monkeypatch.setattr(read_store, "write_atomic", slowly)
     with ThreadPoolExecutor() as threads:
