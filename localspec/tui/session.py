@@ -112,6 +112,7 @@ class Session:
         self._gate, self._own = gate, own
         self._answers = False
         self._counted = 0
+        self._counting: Sequence[Message] = ()
         self._resumed = ""
         self._resumed_ctx: int | None = None
         self._advised = False
@@ -524,7 +525,14 @@ class Session:
         self.settings.current = self.settings.current.from_json(stored.settings)
 
     async def delete(self, conversation: int) -> None:
-        """Delete a conversation of the history, in all its branches."""
+        """Delete a conversation of the history, in all its branches.
+
+        Raises:
+            StillAnswering: an answer in it is under way.
+            HistoryError: it cannot be deleted.
+        """
+        if conversation == self.talk.conversation:
+            self.require_rest()
         await asyncio.to_thread(self.talk.history.delete, conversation)
         if conversation == self.talk.conversation:
             self.forget()
@@ -559,7 +567,8 @@ class Session:
         """Let go of the conversation, which is left or gone."""
         self.talk.new()
         self._forget_answers()
-        self._counted, self._advised = 0, False
+        self.count()
+        self._advised = False
 
     def _forget_answers(self) -> None:
         self.exchange = None
@@ -596,13 +605,15 @@ class Session:
         return f"the context is {share:.0%} full: /compact has the model summarise it"
 
     def count(self) -> None:
-        """Count the tokens of the branch that is shown, beside what else is done."""
+        """Count the tokens of the branch that is shown, beside what else is done; counts under way are of no use any more."""
+        self._counting = ()
         if not self.talk.messages:
             self._counted = 0
         else:
             tools = () if self.work is None else self.work.tools
             with suppress(UsageError):  # a picture is missing, which the next question says
-                self._spawn(self._count(self.talk.turns(self.talk.messages[-1].id), tools))
+                self._counting = self.talk.turns(self.talk.messages[-1].id)
+                self._spawn(self._count(self._counting, tools))
 
     async def _count_alone(self, request: Request) -> int:
         """Return the tokens of a request without what was said before its question; 0 where that cannot be counted."""
@@ -615,4 +626,6 @@ class Session:
 
     async def _count(self, turns: Sequence[Message], tools: "Sequence[Tool]") -> None:
         with suppress(LocalspecError):  # nothing is loaded
-            self._counted = await self.engine.count(turns, tools, self.settings.current.options)
+            tokens = await self.engine.count(turns, tools, self.settings.current.options)
+            if turns is self._counting:
+                self._counted = tokens

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import EngineDied, Failed
+from localspec.engine.protocol import Count, Counted, EngineDied, Failed
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import abilities
@@ -119,6 +119,17 @@ def all_refuse(word: str, *doings: Callable[[], object]) -> None:
         refuses(word, doing)
 
 
+def test_what_was_counted_of_another_conversation_is_not_shown(here: Window) -> None:
+    here.ask("one?", "One.")
+    here.session.count()
+    here.hear()
+    here.session.new()
+    count = here.engine.sent[-1]
+    assert isinstance(count, Count)
+    here.hear(Counted(count.id, 2000, 2048))
+    assert (here.session.context_tokens, here.session.advice()) == (0, "")
+
+
 def test_only_one_answer_at_a_time(here: Window) -> None:
     session = here.session
     here.ask("one?")
@@ -126,6 +137,7 @@ def test_only_one_answer_at_a_time(here: Window) -> None:
         lambda: session.ask("two?"),
         lambda: session.load("p"),
         lambda: session.settings.set("ctx", "9"),
+        lambda: here.loop.run_until_complete(session.delete(here.conversation)),
     )
     all_refuse("still answering", *doings, session.regenerate, session.new)
 
