@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
+from itertools import islice
 from pathlib import Path
 
 from localspec.errors import HistoryError, UsageError
@@ -62,6 +63,7 @@ class History(HistoryDatabase):
         self._clock, self._stopwatch = clock, stopwatch
         self._chores: ChoreThread | None = None
         self._finder: sqlite3.Connection | None = None
+        self._ends = False
         self.cut_growing()
 
     def create(self, *, system: str | None = None, pair: str = "", settings: str = "") -> int:
@@ -144,7 +146,8 @@ class History(HistoryDatabase):
         A call ends the one before it, which returns nothing.
         """
         if (before := self._finder) is not None:
-            before.interrupt()
+            with suppress(sqlite3.Error):  # it has just ended
+                before.interrupt()
         try:
             connection, _ = open_to_read(self._path, STEPS, oldest=OLDEST)
         except (OSError, sqlite3.Error):
@@ -177,16 +180,16 @@ class History(HistoryDatabase):
             )
 
     def expire(
-        self, keep_days: int, but: Callable[[], int | None] = lambda: None, most: int = -1
+        self, keep_days: int, but: Callable[[], int | None] = lambda: None, most: int | None = None
     ) -> int:
         """Delete conversations whose last message is older than so many days, 0 for none; return how many."""
         if not keep_days:
             return 0
-        numbers = [
-            each for each in self.older_than(self._clock() - keep_days * _DAY_S) if each != but()
-        ]
+        older = self.older_than(self._clock() - keep_days * _DAY_S)
+        # Each is looked at when its turn comes: it may be opened meanwhile, or the program closed.
+        leaving = (each for each in older if each != but() and not self._ends)
         count = 0
-        for each in numbers[: len(numbers) if most < 0 else most]:
+        for each in islice(leaving, most):
             with suppress(HistoryError):
                 self.delete(each)
                 count += 1
@@ -199,6 +202,7 @@ class History(HistoryDatabase):
 
     def close(self) -> Unsaved | None:
         """See `HistoryDatabase.close`; chores end behind their step."""
+        self._ends = True
         if self._chores is not None:
             self._chores.close()
             self._chores = None

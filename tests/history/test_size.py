@@ -275,3 +275,39 @@ def test_a_message_that_changes_is_found_by_its_last_words(history: History) -> 
     history.resume_reply(reply.message).finish(Message.assistant("words"))
     assert ids(history, "整句") == []
     assert ids(history, "words") == [number]
+
+
+def test_what_is_opened_while_others_go_stays(tmp_path: Path) -> None:
+    now = [1000.0 * 86400]
+    with closing(History(tmp_path, clock=lambda: now[0])) as history:
+        first, opened, last = (talk(history, each, each) for each in ("one", "two", "three"))
+        now[0] += 40 * 86400
+        assert history.expire(30, lambda: None if first in ids(history) else opened) == 2
+        assert ids(history) == [opened]
+        assert last not in ids(history)
+
+
+def test_a_program_that_ends_waits_for_the_one_that_is_going_and_no_other(tmp_path: Path) -> None:
+    now, goes, ends = [1000.0 * 86400], threading.Event(), threading.Event()
+    history = History(tmp_path, clock=lambda: now[0])
+    talks = [talk(history, str(each), "old") for each in range(9)]
+    now[0] += 40 * 86400
+
+    def but() -> None:
+        goes.set()
+        ends.wait()
+
+    history.work_in_background(30, but)
+    goes.wait()
+    threading.Timer(0.1, ends.set).start()
+    history.close()
+    with closing(History(tmp_path)) as again:
+        assert len(ids(again)) >= len(talks) - 1
+
+
+def test_a_search_goes_on_where_the_one_before_it_has_just_ended(tmp_path: Path) -> None:
+    with closing(History(tmp_path)) as history:
+        number = talk(history, "one", "two")
+        history._finder = sqlite3.connect(":memory:")
+        history._finder.close()
+        assert [each.id for each in history.found("two")] == [number]
