@@ -172,8 +172,10 @@ class RemoteReply:
         for choice in chunk.choices[:1]:
             delta = choice.delta or _Delta()
             if thoughts := delta.reasoning_content or delta.reasoning:
+                self._note_piece()
                 yield from self._texts([Text(thoughts, thinking=True)])
             if words := delta.content or choice.text:
+                self._note_piece()
                 yield from self._texts(self._filter.feed(words))
             for call in delta.tool_calls or ():
                 yield from self._call(call)
@@ -186,11 +188,13 @@ class RemoteReply:
         if own is not None:
             self._reason = _REASONS_BY_NAME.get(own.stop_reason, self._reason)
 
-    def _texts(self, texts: list[Text]) -> Iterator[Event]:
-        now_s = time.perf_counter()
-        self._first_s = self._first_s or now_s
-        self._last_s = now_s
+    def _note_piece(self) -> None:
+        """Count a piece of the answer, which is a token of most servers."""
+        self._last_s = time.perf_counter()
+        self._first_s = self._first_s or self._last_s
         self._pieces += 1
+
+    def _texts(self, texts: list[Text]) -> Iterator[Event]:
         for each in texts:
             if each.thinking:
                 self._thoughts += each.text
@@ -209,7 +213,7 @@ class RemoteReply:
             yield from self._begin(at, part.id, function.name)
         number = self._open[at]
         if number is not None and function.arguments:
-            list(self._texts([]))
+            self._note_piece()
             call = self._calls[number]
             whole = call.arguments + function.arguments
             self._calls[number] = msgspec.structs.replace(call, arguments=whole)
@@ -259,7 +263,7 @@ class RemoteReply:
         stats = AcceptanceStats(drafted=drafted, accepted=min(accepted, drafted))
         first = None if self._first_s is None else self._first_s - self._start_s
         gain, spent_s = None, self._last_s - self._start_s
-        if (told := self._gained) is not None and drafted:
+        if (told := self._gained) is not None and drafted and first is not None:
             error = abs(math.log(told.high / told.low)) / _INTERVAL
             gain = Gain(told.ratio * spent_s, spent_s, error)
         left_out = ", ".join(dict.fromkeys(self._left_out))[:200]

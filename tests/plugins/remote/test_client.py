@@ -5,9 +5,12 @@ import json
 from collections.abc import Callable
 from contextlib import closing, suppress
 from email.utils import formatdate
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from localspec.calls import Tool
@@ -19,6 +22,7 @@ from localspec.chat.events import (
     Event,
     Finished,
     Prefilling,
+    Reply,
     Started,
     Text,
 )
@@ -45,6 +49,7 @@ from localspec.messages import (
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.plugins.remote import client as remote
 from localspec.plugins.remote.client import KEY, Client, base_of
+from localspec.plugins.remote.reply import Chunk, RemoteReply
 from tests.plugins.remote.double import (
     DONE,
     MODELS,
@@ -452,6 +457,24 @@ def test_an_answer_that_is_cancelled_keeps_what_there_is_and_the_server_ends_its
         assert done.reply.stop_reason is StopReason.CANCELLED
         assert done.reply.text.startswith("a ")
         assert server.vanished.wait(PATIENCE_S)
+
+
+def test_an_answer_that_a_server_does_not_count_has_what_came_and_takes_until_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(perf_counter=count(1).__next__)
+    monkeypatch.setattr("localspec.plugins.remote.reply.time", clock)
+
+    def made(*pieces: str) -> Reply:
+        reply = RemoteReply(Request(1, HELLO), CallPolicy().offer((), ()), 5)
+        for each in pieces:
+            list(reply.take(msgspec.convert({"choices": [{"delta": {"content": each}}]}, Chunk)))
+        return finished(list(reply.finish(StopReason.CANCELLED))).reply
+
+    stopped = made()
+    assert (stopped.completion_tokens, stopped.first_token_s, stopped.decode_s) == (0, None, 0.0)
+    begun = made("One", " two", "<")
+    assert (begun.text, begun.completion_tokens, begun.decode_s) == ("One two<", 3, 2)
 
 
 def test_the_key_goes_to_the_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
