@@ -55,9 +55,10 @@ _PARTS = re.compile(r"""['"]text['"]|\.text\b""")
 _ANCHOR = "".join(chr(ord("a") + each % 26) for each in urandom(16))
 """In front of a name in a prompt: no content can know it."""
 COMPLETE, WORDS = "results and arguments in order", "words before calls"
+THOUGHTS_APART = "thoughts apart from words before calls"
 SCHEMAS = "schemas with all fields"
 """Names of what makes a conversation fit beside the rules."""
-_HELLO = "localspec-hello"
+_HELLO, _THOUGHT = "localspec-hello", "localspec-thought"
 _OPENED = re.compile(r"[<\[][^<>\[\]\s]*$")
 _DIGITS = re.compile(r"\d+")
 _MOST_VIEWS = 64
@@ -375,10 +376,20 @@ class ChatTemplate:
         form = self._form_of_calls() if any(each.calls for each in messages) else None
         values = values_of(messages, form)
         if "reasoning_content" not in self.source:
-            values = [with_thoughts(each, self.source) for each in values]
+            values = self._with_thoughts(values)
         if self._reads_responses:
             values = with_responses(values)
         return values
+
+    def _with_thoughts(self, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if THOUGHTS_APART not in self._takes:
+            self._takes[THOUGHTS_APART] = True  # while that is found out
+            calls = (TextPart(_USER), ToolCall("callOne01", _PROBE, "{}"))
+            said = [Message.user(_HELLO), Message("assistant", calls, _THOUGHT)]
+            result = Message("tool", (ToolResult("callOne01", "done"),))
+            self._takes[THOUGHTS_APART] = self.reads([*said, result], [_THOUGHT, _USER])
+        joined = not self._takes[THOUGHTS_APART]
+        return [with_thoughts(each, self.source, joined=joined) for each in values]
 
     def _render_values(self, values: list[dict[str, Any]], variables: Mapping[str, object]) -> str:
         if self._takes_parts is None:

@@ -14,13 +14,19 @@ _RESPONSES = re.compile(r"\bmessage(?:\.|\[.|\.get\(.)tool_responses\b")
 _THOUGHTS_AS_PART = re.compile(r"\btype\b\W+thinking\b")
 
 
-def with_thoughts(message: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return a message with its thoughts where a template reads them that knows no `reasoning_content`."""
+def with_thoughts(message: dict[str, Any], source: str, *, joined: bool) -> dict[str, Any]:
+    """Return a message with its thoughts where a template reads them that knows no `reasoning_content`.
+
+    Args:
+        message: as `to_json` has it.
+        source: of the template.
+        joined: whether words beside a call are part of the thoughts, as in gpt-oss, which takes one of both.
+    """
     thoughts, content = message.get("reasoning_content"), message["content"]
     if not thoughts:
         return message
     if name := THOUGHTS.search(source):
-        if content and "tool_calls" in message:  # gpt-oss takes one of both, in the same place
+        if joined and content and "tool_calls" in message:
             return {**message, name[1]: f"{thoughts}\n\n{content}", "content": ""}
         return {**message, name[1]: thoughts}
     if _THOUGHTS_AS_PART.search(source):
@@ -106,7 +112,10 @@ def tool_values(tools: Sequence[Tool]) -> dict[str, object]:
 
 def filled(tools: Sequence[Tool]) -> list[Tool]:
     """Return tools whose schemas have all the fields that some templates read without a look."""
-    return [Tool(each.name, _filled(each.parameters), each.description) for each in tools]
+    return [
+        Tool(each.name, _filled({"type": "object", **each.parameters}), each.description)
+        for each in tools
+    ]
 
 
 def _filled(schema: Any) -> Any:
@@ -120,6 +129,10 @@ def _filled(schema: Any) -> Any:
         else _filled(value)
         for name, value in schema.items()
     }
+    if isinstance(kinds := schema.get("type"), list):
+        # Hermes knows no null, and looks for its name without an end.
+        known = [each for each in kinds if each != "null"] or ["string"]
+        schema["type"] = known[0] if len(known) == 1 else known
     if schema.get("type") == "object" or not schema:
         more: dict[str, Any] = (
             {} if schema.get("additionalProperties") is False else {"additionalProperties": {}}
@@ -129,7 +142,7 @@ def _filled(schema: Any) -> Any:
 
 
 def _described(schema: Any) -> Any:
-    schema = _filled(schema)
+    schema = _filled({} if isinstance(schema, bool) else schema)
     return {"description": "", **schema} if isinstance(schema, dict) else schema
 
 

@@ -209,6 +209,11 @@ def test_thoughts_are_where_a_template_reads_them(name: str, written: str) -> No
     if name == "openai-gpt-oss":  # thoughts and words beside a call are in one place
         said[1] = call("Rome", thinking="I wonder.", words="Wait.")
         assert "analysis<|message|>I wonder.\n\nWait.<|end|>" in prompt(name, *said)
+    if name == "LFM2.5-8B":  # words are none of the thoughts, which leave with their turn
+        said[1] = call("Rome", thinking="I wonder.", words="Wait.")
+        assert "<think>I wonder.</think>Wait.<|tool_call_start|>" in prompt(name, *said)
+        later = prompt(name, *said, YES, USER)
+        assert ("Wait." in later, "I wonder." in later) == (True, False)
 
 
 def test_todays_date_is_in_the_prompts_that_ask_for_it() -> None:
@@ -230,11 +235,16 @@ SCHEMAS: list[dict[str, Any]] = [
     {"type": "object", "properties": {"a": {}}},
     {"type": "object", "properties": {"a": {"type": "object"}, "b": {"type": "array"}}},
     {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "object"}]}}},
+    {"oneOf": [{"type": "object"}]},
+    {
+        "type": "object",
+        "properties": {"a": {"type": ["string", "null"]}, "b": {"type": ["null"]}, "c": True},
+    },
 ]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-@pytest.mark.parametrize("name", ["ByteDance", "CohereForAI-c4ai-command-r-plus", "meetkai-functionary-medium-v3.1", "google-gemma-4-31B-it-inter", "openai-gpt-oss"])  # fmt: skip
+@pytest.mark.parametrize("name", ["ByteDance", "CohereForAI-c4ai-command-r-plus", "meetkai-functionary-medium-v3.1", "google-gemma-4-31B-it-inter", "openai-gpt-oss", "NousResearch-Hermes-2", "GigaChat3-10B"])  # fmt: skip
 def test_schemas_lack_what_they_may_lack(name: str, schema: dict[str, Any]) -> None:
     text = chat(name).render([USER], tools=[Tool("look", schema, 'See "<this>" & that')])
     assert "look" in text
