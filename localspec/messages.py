@@ -349,9 +349,15 @@ class _FunctionForm(msgspec.Struct):
     arguments: Any = ""
 
 
+class _CustomForm(msgspec.Struct):
+    name: str
+    input: str = ""
+
+
 class _CallForm(msgspec.Struct):
     id: str
-    function: _FunctionForm
+    function: _FunctionForm | None = None
+    custom: _CustomForm | None = None
 
 
 class _MessageForm(msgspec.Struct):
@@ -378,7 +384,7 @@ def from_json(
 
     The role may be `developer`, too, which is `system`. A content may be empty, or a list of parts: text, `refusal`, and of
     a user's message `image_url` (a data URL, or what `open_url` opens) and `input_audio` as well. Thoughts of a reply may
-    have any name of `THOUGHTS`, or be parts of its content; arguments of calls may be a text, an object or nothing.
+    have any name of `THOUGHTS`, or be parts of its content, and it may say nothing; arguments of calls may be a text, an object or nothing.
 
     Args:
         value: as `json.loads` returns it.
@@ -401,7 +407,7 @@ def from_json(
         content = "".join(map(_words_of, content))
     calls = form.tool_calls or [] if role == "assistant" else []
     thoughts = form.reasoning_content or thoughts
-    if content is msgspec.UNSET and not (calls or form.refusal or thoughts):
+    if content is msgspec.UNSET and role != "assistant":
         raise UsageError(f"{what} lacks its content: write some, or an empty text")
     text = (content if isinstance(content, str) else "") or form.refusal or ""
     if role == "tool":
@@ -409,11 +415,16 @@ def from_json(
             raise UsageError(f"{what} lacks its tool_call_id: write the id of its call")
         return Message("tool", (ToolResult(form.tool_call_id, text, form.is_error is True),))
     message = Message.from_text(role, text, thoughts)
-    parts = (
-        ToolCall(each.id, each.function.name, _arguments(each.function.arguments, what))
-        for each in calls
-    )
-    return replace(message, parts=(*message.parts, *parts))
+    return replace(message, parts=(*message.parts, *(_call(each, what) for each in calls)))
+
+
+def _call(form: _CallForm, what: str) -> ToolCall:
+    """Return a call of a function, or of a tool that takes a text."""
+    if form.function is not None:
+        return ToolCall(form.id, form.function.name, _arguments(form.function.arguments, what))
+    if form.custom is None:
+        raise UsageError(f"a call of {what} in its tool_calls lacks its function: write one")
+    return ToolCall(form.id, form.custom.name, _arguments({"input": form.custom.input}, what))
 
 
 def _arguments(value: Any, what: str) -> str:

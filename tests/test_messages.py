@@ -194,6 +194,13 @@ def test_a_content_may_be_empty(content: Any) -> None:
     assert result.parts == (ToolResult("1", ""),)
 
 
+def test_a_reply_may_say_nothing_and_a_call_may_be_of_a_tool_that_takes_a_text() -> None:
+    assert from_json({"role": "assistant"}) == Message.assistant("")
+    custom = {"id": "1", "type": "custom", "custom": {"name": "patch", "input": "*** é"}}
+    (call,) = from_json({"role": "assistant", "content": None, "tool_calls": [custom]}).calls
+    assert (call.name, call.arguments) == ("patch", '{"input": "*** é"}')
+
+
 def test_a_part_may_be_empty_and_blanks_stay() -> None:
     parts = [{"type": "text", "text": each} for each in ("", "a", " \n", "")]
     assert from_json({"role": "user", "content": parts}) == Message.user("a \n")
@@ -227,7 +234,6 @@ def test_json_that_is_no_message_is_refused_in_one_line() -> None:
         ({"role": "x\n\x1b[2J" * 50, "content": "x"}, r"x\\n\\x1b"),
         ({"role": "user"}, "message 3 lacks its content"),
         ({"role": "system", "contents": "x"}, "message 3 lacks its content"),
-        ({"role": "assistant"}, "message 3 lacks its content"),
         ({"role": "tool", "content": "x"}, "tool_call_id"),
         ({"role": "tool", "tool_call_id": "1"}, "content"),
         ({"role": "assistant", "content": "x", "reasoning_content": 5}, "reasoning_content"),

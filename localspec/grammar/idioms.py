@@ -6,6 +6,7 @@ from typing import Any
 from localspec.grammar.document import KEYWORDS, REFUSED, part_at
 
 _EMPTY = ("dependencies", "dependentRequired", "dependentSchemas", "patternProperties")
+_OPEN = ("unevaluatedProperties", "unevaluatedItems")
 _MOST_REFERENCES = 20
 
 
@@ -25,7 +26,10 @@ def plain_part(whole: Any, schema: Any, path: str) -> Any:
         for name, value in schema.items()
         if not (value is None and name != "const" and (name in KEYWORDS or name in REFUSED))
         and not (name in _EMPTY and value == {})
+        and not (name in _OPEN and value in (True, {}))
     }
+    if "then" not in part and "else" not in part:
+        part.pop("if", None)
     never = part.get("not")
     if never is True or never == {}:
         return False  # zod's undefined, typebox's never
@@ -64,12 +68,12 @@ def _names(part: dict[str, Any], names: Any) -> None:
     if names is False or "string" not in ([kinds] if isinstance(kinds, str) else kinds):
         return
     others = part.get("additionalProperties", True)
-    listed = said.get("enum", [said["const"]] if "const" in said else None)
+    listed = _listed(said)
     if not said:
         del part["propertyNames"]
     elif "patternProperties" in part:
         return
-    elif listed is not None and said.keys() <= {"enum", "const"}:
+    elif listed is not None:
         own = part.get("properties", {})
         texts = [each for each in listed if isinstance(each, str)]
         part["properties"] = {each: own.get(each, others) for each in texts}
@@ -80,6 +84,21 @@ def _names(part: dict[str, Any], names: Any) -> None:
     if said:
         del part["propertyNames"]
         part["additionalProperties"] = False
+
+
+def _listed(said: Mapping[str, Any]) -> list[Any] | None:
+    """Return the values that a schema lists, itself or by constants to choose from; None where it says something else."""
+    match {name: value for name, value in said.items() if name in KEYWORDS or name in REFUSED}:
+        case {"enum": list(values), **rest} if not rest.keys() - {"type"}:
+            return values
+        case {"const": value, **rest} if not rest.keys() - {"type"}:
+            return [value]
+        case {"anyOf": list(parts), **rest} | {"oneOf": list(parts), **rest} if not rest:
+            some = [_listed(each) if isinstance(each, Mapping) else None for each in parts]
+            values = [value for each in some for value in each or ()]
+            is_one = "anyOf" in said or all(values.count(each) == 1 for each in values)
+            return values if is_one and None not in some else None
+    return None
 
 
 def _pattern(said: Mapping[str, Any]) -> str:

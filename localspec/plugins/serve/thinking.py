@@ -28,6 +28,7 @@ class Thinking(msgspec.Struct):
     """Whether a model thinks, and how long, as Anthropic, DeepSeek and others have it; Z.ai's `clear_thinking` says whether it reads no earlier thoughts."""
 
     type: Literal["enabled", "adaptive", "auto", "disabled"] | None = None
+    enabled: bool | None = None
     budget_tokens: int | None = None
     clear_thinking: bool | None = None
 
@@ -102,8 +103,9 @@ class ThinkingFields(AnswerFields, kw_only=True):
         for value in (self.enable_thinking, self.think, self.reasoning, self.thinking):
             if isinstance(value, bool):
                 yield value
-        if isinstance(self.reasoning, Reasoning) and self.reasoning.enabled is not None:
-            yield self.reasoning.enabled
+        for nested in (self.reasoning, self.thinking):
+            if isinstance(nested, Reasoning | Thinking) and nested.enabled is not None:
+                yield nested.enabled
         if isinstance(self.thinking, Thinking) and self.thinking.type is not None:
             yield self.thinking.type != "disabled"
 

@@ -36,6 +36,7 @@ OFF: list[dict[str, Any]] = [
     {"thinking": {"type": "disabled"}},
     {"thinking": {"type": "disabled", "budget_tokens": 2000}},
     {"thinking": False},
+    {"thinking": {"enabled": False}},
     {"enable_thinking": False},
     {"think": False},
     {"reasoning": {"effort": "none"}},
