@@ -191,6 +191,8 @@ def choose(quant: str | None, names: str) -> list[str]:
         (None, "M-UD-Q4_K_XL.gguf MTP/M-MTP-Q4_K_M.gguf", "M-UD-Q4_K_XL.gguf"),
         (None, "g-assistant-Q4_K_M.gguf g-it-Q6_K.gguf", "g-it-Q6_K.gguf"),
         (None, "Q4_K_M/draft/m.gguf Q5_K_M/m.gguf", "Q5_K_M/m.gguf"),
+        (None, "m-NextN-Q4_K_M.gguf m-medusa.Q4_K_M.gguf m-Q6_K.gguf", "m-Q6_K.gguf"),
+        (None, "m-speculator-Q4_K_M.gguf m-Q8_0.gguf", "m-Q8_0.gguf"),
         ("Q4_K_M", "a_EAGLE-3_Q4_K_M.gguf a_Q4_K_M.gguf", "a_Q4_K_M.gguf"),
         (None, "m.dspark.Q4_K_M.gguf m.Q8_0.gguf", "m.Q8_0.gguf"),
         # Names of models, where nothing stands beside them.

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.serve.serving import CHAT, MESSAGES, RESPONSES, Served, served, user
+from tests.plugins.serve.serving import (
+    CHAT,
+    MESSAGES,
+    RESPONSES,
+    TALK,
+    Served,
+    error_in,
+    served,
+    user,
+)
 from tests.support.told import KINDS, told, told_compiler
 
 
@@ -30,13 +39,16 @@ REQUESTS: dict[str, Any] = {
     "format": (CHAT, lambda what: {"messages": [user("Hi")], "response_format": {"type": "json_schema", "json_schema": described(told(what, 1))}}),
     "responses": (RESPONSES, lambda what: {"input": "Hi", "text": {"format": {"type": "json_schema", **described(told(what, 2))}}}),
     "messages": (MESSAGES, lambda what: {"messages": [user("Hi")], "max_tokens": 9, "output_config": {"format": {"type": "json_schema", "schema": {"type": "object", "properties": {"a": told(what, 3)}}}}}),
+    "ollama": (TALK, lambda what: {"messages": [user("Hi")], "stream": False, "options": {"num_predict": 9}, "format": told(what, 6)}),
+    "responses tool": (RESPONSES, lambda what: {"input": "Hi", "tools": [{"type": "function", **tool(told(what, 8), strict=True)["function"]}]}),
+    "messages tool": (MESSAGES, lambda what: {"messages": [user("Hi")], "max_tokens": 9, "tools": [{"name": "f", "strict": True, "input_schema": {"type": "object", "properties": {"a": told(what, 9)}}}]}),
     "tool": (CHAT, lambda what: {"messages": [user("Hi")], "tools": [tool(told(what, 4), strict=True)]}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("what", KINDS)
-def test_one_400_and_seven_answers(server: Served, what: str, kind: str) -> None:
+def test_one_400_or_a_looser_form_and_seven_answers(server: Served, what: str, kind: str) -> None:
     path, body = REQUESTS[kind]
     with ThreadPoolExecutor(8) as threads:
         bad = threads.submit(server.post, path, **body(what))
@@ -46,8 +58,11 @@ def test_one_400_and_seven_answers(server: Served, what: str, kind: str) -> None
         if what == "sleep":
             assert not bad.done(), "the others did not wait for it"
     answer = bad.result()
+    if path == TALK:  # its formats need not hold to the letter
+        assert answer.status_code == 200, answer.text
+        return
     assert answer.status_code == 400, answer.text
-    message = answer.json()["error"]["message"]
+    message = error_in(answer.json())["message"]
     assert "\n" not in message
     assert "more than" in message or "SIGKILL" in message
 
