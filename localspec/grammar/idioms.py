@@ -28,8 +28,6 @@ def plain_part(whole: Any, schema: Any, path: str) -> Any:
         and not (name in _EMPTY and value == {})
         and not (name in _OPEN and value in (True, {}))
     }
-    if "then" not in part and "else" not in part:
-        part.pop("if", None)
     never = part.get("not")
     if never is True or never == {}:
         return False  # zod's undefined, typebox's never
