@@ -202,6 +202,8 @@ def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
 
 _MOST_CONNECTIONS = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """Beyond it requests get 503; answers need descriptors of their own."""
+_IDLE_S = 20
+"""After which an idle connection is ended: clients let one go after 5 or 15 s, and may ask until then."""
 
 
 async def served_here(
@@ -394,6 +396,7 @@ def _server(service: Service, metrics: Metrics, guard: Guard, closing: Closing) 
             application(service, metrics, guard),
             http=Protocol,
             backlog=BACKLOG,
+            timeout_keep_alive=_IDLE_S,
             limit_concurrency=_MOST_CONNECTIONS,
             ws="websockets-sansio",
             ws_max_size=MOST_FRAME_BYTES,

@@ -1,10 +1,12 @@
-"""HTTP on the wire, as uvicorn has it, but for two cases: a body that breaks off, and one that nobody waited for."""
+"""HTTP on the wire, as uvicorn has it, but for bodies that break off, or that nobody waited for."""
 
 import asyncio
 from contextlib import suppress
+from typing import cast
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_DRAINED_BYTES = 64 << 20
@@ -14,6 +16,13 @@ DRAINED_WITHIN_S = 10.0
 
 class Protocol(H11Protocol):
     """HTTP/1.1; a request that turns out malformed when its answer has begun ends its connection, and nothing is printed."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection; one too many gets 503, which uvicorn itself would lose with a body that nobody reads."""
+        super().connection_made(transport)
+        most, self.limit_concurrency = self.limit_concurrency, None
+        if most is not None and len(self.connections) > most:
+            self.app = Drained(cast(ASGIApp, service_unavailable))
 
     def send_400_response(self, msg: str) -> None:
         """Say that a request is no HTTP, where that can still be said."""

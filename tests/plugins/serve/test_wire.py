@@ -1,16 +1,25 @@
 """What clients do wrong on the wire: chunks that break off print nothing, and a refusal reaches a client that sends all before it reads."""
 
+import asyncio
 import http.client
 import json
 import logging
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
+import uvicorn
 
+from localspec.plugins.serve import command
+from localspec.plugins.serve.drafts.socket import Drafts
 from localspec.plugins.serve.http import Guard
+from localspec.plugins.serve.metrics import Metrics
 from tests.plugins.serve.serving import CHAT, Served, served
 
 KEY = "a-key-of-a-test-0123"
@@ -147,3 +156,35 @@ def test_a_next_request_that_comes_with_the_rest_of_a_refused_one_is_answered(
             assert answers.readline().startswith(b"HTTP/1.1 400 ")
             size = int(http.client.parse_headers(answers)["Content-Length"])
             assert "localspec import" in json.loads(answers.read(size))["error"]
+
+
+@pytest.fixture
+def bare() -> uvicorn.Server:
+    """The server of the command, with nothing to serve."""
+    nothing: Any = SimpleNamespace(drafts=Drafts())
+    return command._server(nothing, Metrics(), Guard(), command.Closing(nothing))
+
+
+def test_a_connection_outlasts_the_time_after_which_clients_let_it_go(bare: uvicorn.Server) -> None:
+    kept_s = httpx.Limits().keepalive_expiry
+    assert kept_s is not None
+    assert bare.config.timeout_keep_alive > kept_s
+
+
+def test_one_too_many_is_told_so_though_it_sends_all_before_it_reads(bare: uvicorn.Server) -> None:
+    bare.config.limit_concurrency = 1
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    thread = threading.Thread(target=asyncio.run, args=(bare.serve(sockets=[listener]),))
+    thread.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            for _ in range(2):
+                assert client.get("/page.js").status_code == 200
+                other = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                other.request("POST", CHAT, bytes(5 << 20))
+                assert other.getresponse().status == 503
+                other.close()
+    finally:
+        bare.should_exit = True
+        thread.join()
