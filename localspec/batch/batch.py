@@ -84,7 +84,7 @@ class BatchJob:
     _held: dict[int, _Record | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        failed = self.finished.failed
+        failed = len(self.finished.failed)
         # Each line has its own: without this, all of them would be made without it.
         self.form = replace(self.form, options=replace(self.form.options, seed=None))
         self.tally = Tally(len(self.finished.digests) - failed, failed)
@@ -159,9 +159,11 @@ class BatchJob:
         if digest == line.digest:
             return
         if digest is not None:
+            what = f"line {line.number} of {self.source} changed since the last run"
+            if line.number in self.finished.failed:
+                raise UsageError(f"{what}: --retry-failed answers it, or choose another output")
             raise UsageError(
-                f"line {line.number} of {self.source} changed since the last run: "
-                "choose another output, or use --retry-failed for corrected lines"
+                f"{what}, and it was answered already: undo the change, or choose another output"
             )
         try:
             self._next = line_request(

@@ -28,7 +28,7 @@ class FinishedLines:
     Args:
         digests: of the lines that have a record, by number.
         receipts: of these records.
-        failed: how many of these lines have an error.
+        failed: those of these lines whose record is an error.
         seed: of the run that wrote the last record, if there is one.
         size: bytes of the file that are whole records.
         dropped: whether there are records of failed lines that are to be answered again.
@@ -36,7 +36,7 @@ class FinishedLines:
 
     digests: dict[int, str] = field(default_factory=dict)
     receipts: set[Receipt] = field(default_factory=set)
-    failed: int = 0
+    failed: set[int] = field(default_factory=set)
     seed: int | None = None
     size: int = 0
     dropped: bool = False
@@ -118,7 +118,8 @@ class Output:
                     finished.dropped = True
                     continue
                 self._note(record.line)
-                finished.failed += record.error is not None
+                if record.error is not None:
+                    finished.failed.add(record.line)
                 finished.receipts.add(record.receipt)
                 finished.digests[record.line] = record.input
         return finished

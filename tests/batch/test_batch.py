@@ -135,6 +135,7 @@ def test_only_lines_without_a_good_record_are_answered(source: Path, output: Pat
     assert (len(echo.asked), len(records(output))) == (1, 4)
     output.chmod(0o640)
     write(source, "One", "mended", "Three", "Four")
+    refuses("line 2 .*--retry-failed answers it", run, source, output, resume=True)
     run(source, output, echo := Echo(), resume=True, retry_failed=True)
     assert len(echo.asked) == 1
     assert [each["line"] for each in records(output)] == [1, 2, 3, 4]
@@ -148,7 +149,9 @@ def test_a_line_that_changed_since_stops_the_run(source: Path, output: Path) -> 
     run(source, output)
     write(source, "New", "One", "Two")
     before = output.read_bytes()
-    refuses(r"line 1 of .*in\.jsonl changed since the last run", run, source, output, resume=True)
+    said = r"line 1 of .*in\.jsonl changed since the last run, .*: undo the change, or choose another output$"
+    for how in ({}, {"retry_failed": True}):
+        refuses(said, run, source, output, resume=True, **how)
     assert output.read_bytes() == before
 
 

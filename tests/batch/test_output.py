@@ -159,7 +159,11 @@ def test_lines_are_known_whatever_their_order(out: Path) -> None:
         with closing(opened(out, resume=True)) as output:
             finished = output.finished(retry_failed=retry)
         assert finished.digests == {each: f"{each:016x}" for each in numbers}
-        assert (finished.failed, finished.seed, finished.dropped) == (failed, RECEIPT.seed, retry)
+        assert (len(finished.failed), finished.seed, finished.dropped) == (
+            failed,
+            RECEIPT.seed,
+            retry,
+        )
 
 
 def test_records_are_dropped_and_put_in_order_under_the_lock(tmp_path: Path, out: Path) -> None:
