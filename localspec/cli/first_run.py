@@ -14,7 +14,7 @@ from localspec.config.resolve import is_offline
 from localspec.display import columns_of, notice, say, shortened, wrapped
 from localspec.errors import LocalspecError, UsageError
 from localspec.models.entries import HubSource
-from localspec.models.registry import load_registry
+from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
 from localspec.plan.model_list import ModelRow, measured_choices
 from localspec.session.model_lines import hint, line
@@ -96,13 +96,15 @@ def take_model() -> str:
             continue
         if answer == "" or (answer.isdecimal() and 1 <= int(answer) <= len(listed)):
             answer = listed[int(answer or 1) - 1].name
-        file = _gguf_file(answer)
-        if file is None and not registry.knows(answer):
+        try:
+            file = _file(answer, registry)
+        except LocalspecError as error:
             beyond = f"there is no number {answer}: type one from 1 to {len(listed)}"
-            say(beyond if answer.isdecimal() else registry.unknown(answer))
-        elif file is not None or _is_had(answer, every):
+            say(beyond if answer.isdecimal() else str(error))
+            continue
+        if file is not None or _is_had(answer, every):
             return _keep(file or answer)
-        elif not owned and (others := _other_sources_first(listed[:_FEW])) != listed[:_FEW]:
+        if not owned and (others := _other_sources_first(listed[:_FEW])) != listed[:_FEW]:
             listed = others
             _print(listed)
 
@@ -115,10 +117,25 @@ def _keep(name: str) -> str:
     return name
 
 
-def _gguf_file(text: str) -> str | None:
-    """Return the whole path of a model's file; None if the text is none."""
-    file = Path(text).expanduser()
-    return str(file.resolve()) if file.suffix == ".gguf" and file.is_file() else None
+def _file(text: str, registry: Registry) -> str | None:
+    """Return the whole path of the model's file that a text means, as -m has it; None where it is a name.
+
+    Raises:
+        LocalspecError: it means nothing, or a file that holds no model.
+    """
+    from localspec.models.gguf import read_header  # noqa: PLC0415 - it is slow to import
+    from localspec.models.names import is_name, resolve  # noqa: PLC0415 - so is this
+
+    if is_name(text, registry):
+        return None
+    is_path = os.sep in text or text.startswith("~") or text.lower().endswith(".gguf")
+    if not is_path and not Path(text).exists():
+        registry.require(text)  # which knows what else may be meant
+    meant = resolve(text, registry)
+    if not isinstance(meant, Path):
+        return None
+    read_header(meant)  # what cannot be loaded is to be no default
+    return str(meant.resolve())
 
 
 def _print_all(every: Sequence[ModelRow]) -> None:

@@ -458,7 +458,8 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
     else:  # the first ones of a long list are no answer
         advice = "`localspec search` lists all, `localspec recommend` those that suit this machine"
     problem = f"there is no {what}" if what else "no model matches"
-    return f"{problem} {name[:_LONGEST_NAME]!r}: {advice}"
+    told = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return f"{problem} {told!r}: {advice}"
 
 
 def name_list(names: Collection[str]) -> str:

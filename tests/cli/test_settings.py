@@ -30,6 +30,7 @@ from localspec.models.registry import load_registry
 from localspec.plan.model_list import ModelRow
 from localspec.setup.plan import GpuFinding
 from tests.cli.command import localspec, succeed
+from tests.models.gguf_builder import build
 from tests.support.checks import refuses
 from tests.tui.terminal import Terminal
 
@@ -295,8 +296,25 @@ def test_without_the_hub_what_other_sources_have_comes_first(
         capsys.readouterr().err.split()
     )
     own_settings.unlink()
-    (file := own_settings.parent / "My.gguf").write_bytes(b"GGUF")
+    (file := own_settings.parent / "My.gguf").write_bytes(build({}, []))
     assert chosen(f"{file}\n", monkeypatch).launch.target == str(file)
+
+
+def test_a_file_is_chosen_by_its_path_as_m_takes_it(
+    own_settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(own_settings.parent / "data"))
+    monkeypatch.chdir(own_settings.parent)
+    (blob := own_settings.parent / "sha256-74701a8c").write_bytes(build({}, []))
+    (own_settings.parent / "text.gguf").write_text("no model")
+    long = f"./{'x' * 90}/{'y' * 90}.gguf"
+    typed = "\n".join(("./missing.gguf", long, "text.gguf", "x" * 90, f"./{blob.name}", ""))
+    assert chosen(typed, monkeypatch).launch.target == str(blob)
+    told = "".join(capsys.readouterr().err.split())
+    assert "thereisnofilemissing.gguf:checkthepath" in told
+    assert f"thereisnofile{long[2:]}:checkthepath" in told
+    assert "text.ggufisnotaGGUFfile" in told
+    assert f"nomodelmatches'{'x' * 79}…'" in told
 
 
 def test_the_size_of_a_download_is_that_of_all_its_files(
