@@ -355,10 +355,12 @@ class SavedConversation:
             self.messages = self.history.show(self.conversation, other)
         return other
 
-    def branch_off(self, count: int) -> None:
-        """Go on in a conversation of its own that has the first `count` messages of this one."""
+    def branch_off(self, count: int, settings: str = "") -> None:
+        """Go on in a conversation of its own that has the first `count` messages of this one; settings as for `say`."""
         messages, title = self.messages[:count], self.title
-        self.conversation = self.history.create(system=self.system, pair=self.pair)
+        self.conversation = self.history.create(
+            system=self.system, pair=self.pair, settings=settings
+        )
         parent: int | None = None
         ids = dict[int, int]()
         for each in messages:

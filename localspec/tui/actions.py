@@ -85,7 +85,7 @@ async def branch_behind(front: Front, count: int) -> None:
     """Go on in a conversation of its own, behind so many messages of this one."""
     session = front.session
     session.require_rest()
-    session.talk.branch_off(count)
+    session.talk.branch_off(count, session.settings.changed)
     session.count()
     await front.show_conversation(known=True)
     front.report("branched into a new conversation; the original is in the history (F7)")

@@ -522,7 +522,7 @@ class Session:
         self.forget()
         self.talk.open(conversation)
         stored = self.talk.history.conversation(conversation)
-        self.settings.current = self.settings.current.from_json(stored.settings)
+        self.settings.current = self.settings.usual.from_json(stored.settings)
 
     async def delete(self, conversation: int) -> None:
         """Delete a conversation of the history, in all its branches.

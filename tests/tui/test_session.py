@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from localspec.engine.protocol import Count, Counted, EngineDied, Failed
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import abilities
+from localspec.session.preferences import Preferences
+from localspec.tui.actions import branch_behind
+from localspec.tui.plain import Lines
 from tests.support.checks import refuses
 from tests.tui.answers import finished, started, streamed
 from tests.tui.scripted import READY, Window, window
@@ -207,6 +211,27 @@ def test_a_conversation_is_left_and_taken_up_with_its_settings(here: Window) -> 
         "off",
     )
     assert here.contents == ["one?", "One."]
+
+
+def test_a_conversation_has_no_settings_of_the_one_before_it(here: Window) -> None:
+    here.ask("one?", "One.")
+    usual, settings = here.conversation, here.session.settings
+    here.session.new()
+    settings.set("temperature", "0.1")
+    here.ask("two?", "Two.")
+    here.session.open(usual)
+    assert (settings.current, settings.current.given) == (settings.usual, ())
+
+
+def test_a_branch_of_its_own_keeps_the_settings(here: Window) -> None:
+    here.session.settings.set("temperature", "0.1")
+    here.ask("one?", "One.")
+    front = Lines(here.session, Preferences(), StringIO(), StringIO(), terminal=False)
+    here.loop.run_until_complete(branch_behind(front, 2))
+    branch = here.conversation
+    here.session.new()
+    here.session.open(branch)
+    assert here.session.settings.text_of("temperature") == "0.1"
 
 
 def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(here: Window) -> None:
