@@ -373,7 +373,8 @@ class SavedConversation:
                     parent = self.history.add_result(*place, each.message, each.model, each.figures)
                 case _:
                     reply = self.history.begin_reply(*place, model=each.model)
-                    reply.finish(each.message, figures=each.figures)
+                    end = reply.finish if each.state == "complete" else reply.cut
+                    end(each.message, figures=each.figures)
                     self.history.mark(reply.message, each.mark)
                     parent = reply.message
         self.rename(f"{title} (branch)")

@@ -245,6 +245,13 @@ def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(here: Windo
     assert here.contents == ["one?", "One.", "two?", "Two."]
 
 
+def test_an_answer_that_was_stopped_is_so_in_a_branch(here: Window) -> None:
+    here.ask("one?")
+    here.answer("On", stop_reason=StopReason.CANCELLED)
+    here.session.talk.branch_off(2)
+    assert [each.state for each in here.session.talk.messages] == ["complete", "cut"]
+
+
 @pytest.mark.parametrize(
     ("mode", "asked"), [("auto", None), ("lookup", "lookup:15"), ("model:3", "model:3")]
 )
