@@ -41,12 +41,15 @@ _UNSUPPORTED: Mapping[str, Any] = {
     **dict.fromkeys(("stop_token_ids", "include_stop_str_in_output")),
     **dict.fromkeys(("bad_words", "allowed_token_ids", "use_beam_search", "echo", "background")),
     **dict.fromkeys(("post_sampling_probs", "return_tokens", "n_probs")),
+    # what vLLM and SGLang report beside an answer, or end and read it by
+    **dict.fromkeys(("prompt_logprobs", "return_token_ids", "return_tokens_as_token_ids")),
+    **dict.fromkeys(("stop_regex", "no_stop_trim", "logits_processors", "truncate_prompt_tokens")),
     **dict.fromkeys(("best_of", "n", "n_cmpl"), 1),
     "length_penalty": 1,
     "repetition_penalty": 1,
     # vLLM's grammars
     **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar")),
-    **dict.fromkeys(("structured_outputs",)),
+    **dict.fromkeys(("structured_outputs", "ebnf")),
     # what only some interfaces read
     **dict.fromkeys(("grammar", "json_schema", "regex", "stop", "logit_bias")),
     "response_format": {"type": "text"},

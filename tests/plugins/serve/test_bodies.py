@@ -52,6 +52,9 @@ def test_what_is_not_supported_is_refused_by_name_unless_it_changes_nothing(
         ("structured_outputs", {"regex": "x"}, {}),
         ("mirostat", 2, 0),
         ("stop_token_ids", [5], []),
+        ("prompt_logprobs", 1, None),
+        ("return_token_ids", True, False),
+        ("ebnf", "root ::= x", ""),
     ]
     for name, value, nothing in rows:
         server.refuse(path, f"{name} is not supported", **{**BODIES[path], name: value})
