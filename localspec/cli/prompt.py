@@ -24,7 +24,7 @@ from localspec.cli.options import (
 )
 from localspec.cli.progress import ProgressLine
 from localspec.display import notice, printable
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import HistoryError, LocalspecError, UsageError
 from localspec.media import media_kind, why_not_taken
 from localspec.messages import DocumentPart, MediaPart, Message
 from localspec.models.registry import load_registry
@@ -158,6 +158,8 @@ def stored_conversation(name: str) -> "StoredConversation":
             notice(line)
         latest = history.latest()
         if latest is None:
+            if history.trouble is not None:  # it could not be read, and seems to be empty
+                raise HistoryError(history.refusal)
             raise UsageError("no conversation to continue yet: ask without -c (--continue)")
         return history.named(name or str(latest))
 

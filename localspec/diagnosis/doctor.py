@@ -190,6 +190,7 @@ def files() -> Iterator[Fact]:
         yield Fact("data", "cannot be written to: fix its permissions", "broken")
     else:
         yield tried(data)
+        yield from damaged(data)
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
     yield Fact("hub cache", shown(os.environ.get("HF_HUB_CACHE") or home / "hub"))
     switch = recording()
@@ -236,6 +237,14 @@ def tried(data: Path) -> Fact:
         "work, without shared memory, which this file system refuses: programs wait for each other"
     )
     return Fact("databases", text, "note")
+
+
+def damaged(data: Path) -> Iterator[Fact]:
+    """Yield the databases of a data directory that are damaged, as far as each is looked through in a second."""
+    for path in sorted(data.glob("*/*.db")):
+        if (reason := database.damage_of(path, 1.0)) is not None:
+            advice = "localspec cannot use it: move it away to start again"
+            yield Fact("database", f"{shown(path)} is damaged ({reason}): {advice}", "broken")
 
 
 def settings() -> Iterator[Fact]:

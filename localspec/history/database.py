@@ -468,7 +468,7 @@ class HistoryDatabase:
             self.trouble = f"the history cannot be saved: {error}; nothing is saved until then"
         elif is_damage(error) and not self._only_read:
             self._tried_s = math.inf
-            self.trouble += f"move {self._path} away to start again; nothing is saved until then"
+            self.trouble = f"the history is damaged ({self._reason}): move {self._path} away to start again; nothing is saved until then"
         else:
             self._tried_s = time.monotonic()
             advice = (

@@ -4,7 +4,8 @@ Several windows may show one conversation, each its own branch: what another win
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from localspec.chat.events import Reply
@@ -50,6 +51,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from localspec.session.approval import CarriedOut
+
+_NO_FIGURES: Mapping[str, object] = MappingProxyType({})
 
 
 class SavedConversation:
@@ -116,6 +119,10 @@ class SavedConversation:
         if self.conversation is not None and leaf is not None:
             self.messages = self.history.branch(self.conversation, leaf)
 
+    def turns_behind(self) -> tuple[Message, ...]:
+        """Return what was said before the next question, without one that never got an answer; see `say`."""
+        return self._turns(self.messages[:-1] if self._is_unanswered else self.messages)
+
     def turns_with(self, question: Message) -> tuple[Message, ...]:
         """Return what goes to the engine with a question that `say` would add; nothing is saved.
 
@@ -178,6 +185,7 @@ class SavedConversation:
         message: Message,
         left_out: int = 0,
         no_drafting: str = "",
+        before: Mapping[str, object] = _NO_FIGURES,
     ) -> None:
         """Save a reply with its figures, and show the branch that ends with it.
 
@@ -187,6 +195,7 @@ class SavedConversation:
             message: its words and calls.
             left_out: turns that the context had no room for.
             no_drafting: why nothing was drafted, in about five words.
+            before: figures of what the reply goes on with.
         """
         # What is kept as "no_drafting" says why a gain is not known, too.
         figures = {
@@ -203,7 +212,7 @@ class SavedConversation:
             "left_out": left_out,
         }
         end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
-        end(message, figures=json.dumps(figures))
+        end(message, figures=json.dumps(_of_both(before, figures) if before else figures))
         self.show_branch(recorder.message)
 
     def before(self, number: int) -> tuple[Message, ...]:
@@ -436,3 +445,28 @@ class SavedConversation:
         self.show_branch(added)
         self.title = self.history.conversation(self._id).title
         return added
+
+
+def _of_both(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
+    """Return the figures of a reply in two parts: tokens add up, and so do seconds, with drafts and without."""
+    parts, whole = (before, now), dict(now)
+    for name in ("tokens", "drafted", "confirmed", "left_out"):
+        counts = (each.get(name) for each in parts)
+        whole[name] = sum(each for each in counts if isinstance(each, int))
+    whole |= {name: before[name] for name in ("seed", "prompt") if name in before}
+    timed = [
+        (tokens, tokens / speed, each.get("gain"))
+        for each in parts
+        if isinstance(tokens := each.get("tokens"), int)
+        and isinstance(speed := each.get("tokens_per_s"), float)
+        and speed > 0
+    ]
+    seconds = sum(each for _, each, _ in timed)
+    gains = [each * gain for _, each, gain in timed if isinstance(gain, float)]
+    if seconds:
+        whole["tokens_per_s"] = sum(tokens for tokens, _, _ in timed) / seconds
+        whole["gain"] = sum(gains) / seconds if len(gains) == len(timed) else None
+    drafted, confirmed = whole["drafted"], whole["confirmed"]
+    if isinstance(drafted, int) and isinstance(confirmed, int):
+        whole["accepted"] = confirmed / drafted if drafted else None
+    return whole

@@ -284,6 +284,18 @@ def is_full(error: BaseException, path: Path | None = None) -> bool:
     return code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in _FULL
 
 
+def damage_of(path: Path, most_s: float) -> str | None:
+    """Return what is found to be wrong with a file within so many seconds; None where that is nothing, or it cannot be read now."""
+    end_s = time.monotonic() + most_s
+    try:
+        with closing(_connected(f"{path.absolute().as_uri()}?mode=ro", _SHORT_S)) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > end_s, 10_000)
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return reason_of(error) if is_damage(error) else None
+    return None if verdict == "ok" else str(verdict).splitlines()[0]
+
+
 def may_be_whole(error: Exception) -> bool:
     """Return whether an error says of a disk, or of rights, and nothing of the file: it may be whole, and readable."""
     if isinstance(error, OSError):

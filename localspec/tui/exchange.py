@@ -176,13 +176,18 @@ class ReplySaver:
     def finish(self, done: Finished, exchange: Exchange, model: str) -> None:
         """Save the end of a reply by a model."""
         turn = done.message
-        only_read = exchange.continued is not None and not done.reply.completion_tokens
-        if only_read and self._recorder is None:
-            return  # what the answer was before stays, its figures, too
+        before = exchange.continued
+        if before is not None and self._recorder is None and not exchange.calls:
+            return  # nothing was added: what the answer was before stays, its figures, too
         if turn.text or turn.thinking or turn.calls or self._recorder is not None:
             recorder = self._begun(exchange, model)
             self._talk.finish_reply(
-                recorder, done.reply, turn, done.dropped_turns, done.no_drafting
+                recorder,
+                done.reply,
+                turn,
+                done.dropped_turns,
+                done.no_drafting,
+                {} if before is None else before.known_figures,
             )
             self._recorder = None
 

@@ -65,7 +65,8 @@ class HistorySheet(ListSheet):
 
         def look() -> None:
             rows = [row_of(each, now) for each in self._history.found(query)]
-            rows = rows or [SheetRow("", "nothing matches" if query else "no conversations yet")]
+            nothing = self._history.trouble or "no conversations yet"
+            rows = rows or [SheetRow("", "nothing matches" if query else nothing)]
             if not get_current_worker().is_cancelled:
                 self.app.call_from_thread(show, rows)
 

@@ -410,6 +410,9 @@ class Session:
             self.work.start(done.message.calls)
         if self.talk.ends_with_summary:
             self.count()
+        added = exchange.answer or exchange.thoughts or exchange.calls
+        if exchange.continued is not None and not added and not exchange.cancelled:
+            self.note("the model adds nothing: the answer was complete")
 
     async def _carry_out(self) -> AsyncGenerator[Happened]:
         """Yield the calls of an answer that need approval, and their results; then request the next answer."""
@@ -450,7 +453,7 @@ class Session:
 
     @property
     def _n_ctx(self) -> int:
-        """Tokens of the context; 0 where that is unknown."""
+        """Tokens of the context; 0 before there is one, and of a server that does not say."""
         ready = self.models.ready
         return 0 if ready is None else ready.n_ctx
 
@@ -492,7 +495,6 @@ class Session:
         """Begin another conversation."""
         self.require_rest()
         self.forget()
-        self.settings.current = self.settings.usual
 
     def resume(self, conversation: int, *, own_models: bool = True, own_ctx: bool = True) -> None:
         """Take up a conversation of the history before the engine is started.
@@ -564,8 +566,9 @@ class Session:
         return self.undo() if is_refused else ""
 
     def forget(self) -> None:
-        """Let go of the conversation, which is left or gone."""
+        """Let go of the conversation, which is left or gone, and of its settings."""
         self.talk.new()
+        self.settings.current = self.settings.usual
         self._forget_answers()
         self.count()
         self._advised = False
@@ -596,9 +599,7 @@ class Session:
 
     def advice(self) -> str:
         """Return, once when the context gets nearly full, what to do about it; else nothing."""
-        ready = self.models.ready
-        n_ctx = 0 if ready is None else ready.n_ctx  # 0 of a server that does not say
-        share = self.context_tokens / n_ctx if n_ctx else 0.0
+        share = self.context_tokens / self._n_ctx if self._n_ctx else 0.0
         advised, self._advised = self._advised, share >= NEARLY_FULL
         if advised or not self._advised:
             return ""
@@ -607,12 +608,12 @@ class Session:
     def count(self) -> None:
         """Count the tokens of the branch that is shown, beside what else is done; counts under way are of no use any more."""
         self._counting = ()
-        if not self.talk.messages:
-            self._counted = 0
-        else:
-            tools = () if self.work is None else self.work.tools
-            with suppress(UsageError):  # a picture is missing, which the next question says
-                self._counting = self.talk.turns(self.talk.messages[-1].id)
+        tools = () if self.work is None else self.work.tools
+        with suppress(UsageError):  # a picture is missing, which the next question says
+            self._counting = self.talk.turns_behind()
+            if all(each.role == "system" for each in self._counting):
+                self._counted = 0
+            else:
                 self._spawn(self._count(self._counting, tools))
 
     async def _count_alone(self, request: Request) -> int:

@@ -343,3 +343,16 @@ def test_a_recorded_answer(smollm2_path: Path, elsewhere: dict[str, str], tmp_pa
     first = document["text"].split()[0]
     assert b"xyzzyplugh" not in files
     assert first.encode() not in files or len(first) < 5
+
+
+def test_a_damaged_history_is_named_by_every_command(tmp_path: Path) -> None:
+    place = {"LOCALSPEC_DATA_DIR": str(tmp_path)}
+    for name in ("history/history.db", "telemetry/replies.db"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"no database " * 1000)
+    for words in ("run -c Hi", "run -c 3 Hi", "chat --plain -c", "history", "history show"):
+        done = localspec(*words.split(), env=place)
+        assert_one_complaint(done, 1, "history is damaged", "move", "away to start again")
+    done = localspec("doctor", "--offline", env=place)
+    told = " ".join(done.out.split())
+    assert (done.code, told.count("is damaged (file is not a database)")) == (1, 2)

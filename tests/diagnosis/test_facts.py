@@ -6,7 +6,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -135,6 +135,18 @@ def test_a_database_is_tried_in_the_data_directory(
     fact = doctor.tried(tmp_path)
     assert (fact.name, fact.state, fact.value[: len(text)]) == ("databases", state, text)
     assert not list(tmp_path.iterdir())
+
+
+def test_databases_that_are_damaged_are_named(tmp_path: Path) -> None:
+    for name in ("index/sound.db", "index/torn.db", "history/history.db"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        with closing(database.open_database(tmp_path / name, ("CREATE TABLE a(x)",))) as file:
+            file.executemany("INSERT INTO a VALUES (?)", [("some text " * 99,)] * 99)
+    assert list(doctor.damaged(tmp_path)) == []
+    torn = tmp_path / "index/torn.db"
+    torn.write_bytes(torn.read_bytes()[: 5 * 4096] + bytes(4096) + torn.read_bytes()[6 * 4096 :])
+    (fact,) = doctor.damaged(tmp_path)
+    assert (fact.state, "torn.db is damaged" in fact.value) == ("broken", True)
 
 
 def test_software_names_versions_and_backends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,7 @@ def test_a_history_that_is_damaged_is_told_and_left_as_it_is(tmp_path: Path) -> 
     database_of(tmp_path).write_bytes(b"no database " * 1000)
 
     async def look(chat: Chat) -> None:
-        await until_told(chat, "cannot be saved", "away to start again")
+        await until_told(chat, "is damaged", "away to start again")
         await chat.ask("and now?")
 
     drive(look, tmp_path)

@@ -345,3 +345,44 @@ def test_an_answer_whose_continuation_is_stopped_while_it_is_read_keeps_its_figu
     last = here.session.talk.messages[-1]
     assert (last.message.text, last.known_figures, last.state) == ("One.", before, "complete")
     assert not here.session.busy
+
+
+def test_a_complete_answer_that_goes_on_with_nothing_keeps_its_figures(here: Window) -> None:
+    here.ask("one?", "One.")
+    before, told = here.session.talk.messages[-1].known_figures, list[str]()
+    here.session.note = told.append
+    here.session.go_on()
+    here.hear(started(here.number, 10, 4))
+    done: dict[str, Any] = {"message": Message.assistant("One."), "completion_tokens": 1}
+    here.hear(finished(here.number, "", **done))
+    last = here.session.talk.messages[-1]
+    assert (last.message.text, last.known_figures, last.state) == ("One.", before, "complete")
+    assert told == ["the model adds nothing: the answer was complete"]
+
+
+def test_figures_of_an_answer_in_two_parts_are_of_the_whole(here: Window) -> None:
+    here.ask("one?")
+    here.answer("On", stop_reason=StopReason.CANCELLED, tokens_per_s=20.0)
+    here.session.go_on()
+    here.hear(streamed(here.number, "e."))
+    here.hear(finished(here.number, "One.", tokens_per_s=10.0, seed=9))
+    figures = here.session.talk.messages[-1].known_figures
+    assert (figures["tokens"], figures["seed"]) == (21 + 11, 7)
+    assert figures["tokens_per_s"] == pytest.approx(32 / (21 / 20 + 11 / 10))
+
+
+def test_a_question_that_was_refused_does_not_count_as_context(here: Window) -> None:
+    here.ask("one?", "One.")
+    here.ask("a long one?")
+    here.hear(Failed(here.number, "ContextOverflow", "too long"), seconds=DIED_S)
+    here.session.count()
+    here.hear()
+    (*_, asked) = (each for each in here.engine.sent if isinstance(each, Count))
+    assert [each.text for each in asked.messages] == ["Be brief.", "one?", "One."]
+
+
+def test_a_conversation_that_is_deleted_takes_its_settings_along(here: Window) -> None:
+    here.ask("one?", "One.")
+    here.session.settings.set("max_tokens", "5")
+    here.loop.run_until_complete(here.session.delete(here.conversation))
+    assert here.session.settings.current == here.session.settings.usual
