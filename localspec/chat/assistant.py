@@ -474,7 +474,7 @@ class Assistant:
         if request.most_cached is not None:
             for sequences in self.models.by_role().values():
                 sequences.views[slot].truncate(request.most_cached)
-        elif reads is not None:
+        if reads is not None:
             points = self._question_begins(job, tokens, media_tokens) if reads.needs_points else ()
             reads.ready(slot, tokens, request, points)
 

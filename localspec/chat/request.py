@@ -136,7 +136,10 @@ class Reads(Protocol):
     def ready(
         self, slot: int, tokens: Sequence[int], request: Request, points: Sequence[int] = ()
     ) -> None:
-        """Put back what is known of a prompt into a free sequence; `points` are counts of its tokens behind which others may begin."""
+        """Take note of what a free sequence is for, and put back what is known of the prompt, if the request may use that.
+
+        `points` are counts of its tokens behind which others may begin.
+        """
 
     def passed(self, slot: int) -> None:
         """Look at a sequence behind a pass of its prompt."""

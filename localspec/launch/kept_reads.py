@@ -137,7 +137,7 @@ class KeptReads:
         """
         sequence, tokens, before = self._sequences[slot], tuple(tokens), self._slots[slot]
         own = LlamaSequence.common_prefix(sequence, tokens)
-        if not sequence.native.copies_wait:
+        if request.most_cached is None and not sequence.native.copies_wait:
             self._put_back(sequence, tokens)
         after = _Slot(request, len(tokens))
         if self.needs_points:

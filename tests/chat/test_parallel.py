@@ -22,6 +22,7 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.answers import answers
 from tests.chat.test_assistant import TEMPLATE, TOKENIZER, Teller, Tellers, assistant, models_of
+from tests.chat.test_gated import KEY
 from tests.chat.toy_tokenizer import spelled
 
 
@@ -226,6 +227,24 @@ def test_one_that_is_cancelled_keeps_what_it_has_and_no_other_loses_anything() -
     answerer.cancel(1)
     assert texts_of(answerer) == {0: "Yes, indeed.", 1: "", 2: "Yes, indeed."}
     assert len(prepared) == 4, "those that are answered"
+
+
+def test_what_is_masked_is_withheld_of_the_request_that_the_sequence_was_made_ready_for() -> None:
+    """Also where that may use nothing that is cached, or the text before it would say how much of it is kept."""
+    seen: list[tuple[str, int]] = []
+    reads = SimpleNamespace(
+        needs_points=False,
+        keep=lambda _slot, _tokens: None,
+        ready=lambda _slot, _tokens, request, _points: seen.append(("ready", request.id)),
+        passed=lambda _slot: None,
+        withhold=lambda _slot: seen.append(("withhold", seen[-1][1])),
+    )
+    models = models_of(Tellers([Teller(spelled(f"Use {KEY} here."))]), TEMPLATE)
+    answerer = Assistant(models, [plain_policy()], reads=reads)
+    for each in (ask(0, "Question 0?"), ask(1, "Question 1?", most_cached=0, gate="usual")):
+        answerer.submit(each)
+        texts_of(answerer)
+    assert seen == [("ready", 0), ("ready", 1), ("withhold", 1)]
 
 
 @pytest.mark.parametrize("known", [0, 1])

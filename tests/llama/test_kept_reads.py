@@ -177,6 +177,14 @@ def test_what_is_masked_is_not_kept(store: Store) -> None:
     assert store.read([*store.more, *store.tokens])[0] == 270
 
 
+def test_a_request_that_may_use_nothing_cached_gets_nothing(store: Store) -> None:
+    store.write()
+    kept = store.kept()
+    kept.ready(0, [*store.more, 1], Request(0, most_cached=0))
+    assert store.after.views[0].n_cached == 0
+    kept.close()
+
+
 def test_no_answer_waits_for_the_disk(store: Store, monkeypatch: Patch) -> None:
     write, may_write, after = Shelf.write, threading.Event(), store.after
 
