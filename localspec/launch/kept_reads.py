@@ -58,6 +58,11 @@ class _Slot:
     points: tuple[int, ...] = ()
     ends: set[int] = field(default_factory=set)
 
+    @property
+    def keeps_prompt_alone(self) -> bool:
+        """Whether nothing of the answer is to be kept."""
+        return self.withheld or (self.request is not None and self.request.ephemeral)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pending:
@@ -139,6 +144,8 @@ class KeptReads:
         own = LlamaSequence.common_prefix(sequence, tokens)
         if request.most_cached is None and not sequence.native.copies_wait:
             self._put_back(sequence, tokens)
+        if before.keeps_prompt_alone:  # else, stopped before its first pass, this one would keep it
+            sequence.truncate(LlamaSequence.common_prefix(sequence, tokens))
         after = _Slot(request, len(tokens))
         if self.needs_points:
             turns = [at for at, token in enumerate(tokens, 1) if token in self._eog]
@@ -320,7 +327,7 @@ class KeptReads:
     def _end(self, sequence: LlamaSequence, its: _Slot) -> int:
         """Return how many tokens of a sequence are to be kept."""
         end = sequence.n_cached
-        if its.request is not None and (its.withheld or its.request.ephemeral):
+        if its.keeps_prompt_alone:
             end = min(end, its.prompt)
         if self._exact:
             held = sequence.cached

@@ -177,6 +177,21 @@ def test_what_is_masked_is_not_kept(store: Store) -> None:
     assert store.read([*store.more, *store.tokens])[0] == 270
 
 
+@pytest.mark.parametrize("ephemeral", [False, True])
+def test_nor_is_it_for_a_next_request_that_is_stopped_before_its_first_pass(
+    store: Store, *, ephemeral: bool
+) -> None:
+    kept = store.kept()
+    kept.ready(0, store.more, Request(0, ephemeral=ephemeral))
+    store.after.views[0].prefill([*store.more, *store.tokens])
+    if not ephemeral:
+        kept.withhold(0)
+    kept.ready(0, [*store.more[:200], 1], ASKED)
+    kept.close()
+    store.after.views[0].truncate(0)
+    assert store.read([*store.more, *store.tokens])[0] == 200
+
+
 def test_a_request_that_may_use_nothing_cached_gets_nothing(store: Store) -> None:
     store.write()
     kept = store.kept()
