@@ -287,6 +287,7 @@ class Assistant:
         for slot, job in list(self._running.items()):
             if job.request.id == number:
                 self._scheduler.drop(slot)
+                self._withhold(job)
                 self._free(slot)
         self.take(number)
         self._cancelled.discard(number)
@@ -334,6 +335,8 @@ class Assistant:
         """Write what outlives this process."""
         for observer in self.observers:
             observer.close()
+        for job in self._running.values():
+            self._withhold(job)
         if self._reads is not None:
             self._reads.close()
 
@@ -543,8 +546,14 @@ class Assistant:
                 self.known.remember(job.conversation, job.request.owner)
             self._emit(job, Finished(ended.value, message))
         elif ended.error is not None:
+            self._withhold(job)
             self.sink(job.request.id, RequestFailed(ended.error))
         self._free(ended.slot)
+
+    def _withhold(self, job: Job) -> None:
+        """Have nothing kept of a reply behind a gate that breaks off: what has to be masked may be in it."""
+        if job.gate is not None and self._reads is not None:
+            self._reads.withhold(job.slot)
 
     def _free(self, slot: int) -> None:
         with self._lock:

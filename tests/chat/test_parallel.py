@@ -247,6 +247,39 @@ def test_what_is_masked_is_withheld_of_the_request_that_the_sequence_was_made_re
     assert seen == [("ready", 0), ("ready", 1), ("withhold", 1)]
 
 
+@pytest.mark.parametrize("how", ["fails", "dropped", "closed"])
+@pytest.mark.parametrize("gate", ["", "usual"])
+def test_nothing_is_kept_of_a_reply_behind_a_gate_that_breaks_off(
+    how: str, gate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    reads = SimpleNamespace(
+        needs_points=False,
+        keep=lambda _slot, _tokens: None,
+        ready=lambda *_: None,
+        passed=lambda _slot: None,
+        withhold=lambda _slot: seen.append("withhold"),
+        close=lambda: seen.append("close"),
+    )
+    teller = Teller(spelled(f"Use {KEY} here."))
+    answerer = Assistant(models_of(Tellers([teller]), TEMPLATE), [plain_policy()], reads=reads)
+    answerer.submit(ask(1, "Question?", gate=gate))
+    for _ in range(30):
+        answerer.step()
+    if how == "fails":
+        monkeypatch.setattr(teller, "logits", fails)
+        answerer.step()
+        assert isinstance(answerer.take()[-1][1], RequestFailed)
+    elif how == "dropped":
+        answerer.drop(1)
+    answerer.settle()
+    assert seen == ["withhold"] * bool(gate) + ["close"]
+
+
+def fails(*_: object) -> Logits:
+    raise PassFailed("a fault")
+
+
 @pytest.mark.parametrize("known", [0, 1])
 def test_the_sequence_that_knows_most_of_a_prompt_is_taken(known: int) -> None:
     prompts = ["A long question about rivers, and many more of them. " * 3, "Something different?"]
