@@ -29,12 +29,13 @@ class Running(msgspec.Struct, frozen=True):
         pid: its process.
         model: the usual name of its models.
         addresses: where it listens: URLs, and paths of sockets.
-        since: when it was ready, in Unix seconds.
+        since: when it began to listen, in Unix seconds.
         engine: the socket at which other programs of this user ask its engine; empty where there is none.
         records: what it records of replies, see `launch.recording`: nothing where it is empty.
         n_ctx: tokens of context of a request; 0 where that is not known.
         keyed: whether requests have to carry a key.
         models: the tokens of context of all models that it was started with, by each of their names.
+        loading: whether it loads what it was started with; its requests wait until that is there.
     """
 
     pid: int
@@ -46,6 +47,7 @@ class Running(msgspec.Struct, frozen=True):
     n_ctx: int = 0
     keyed: bool = False
     models: dict[str, int] = {}
+    loading: bool = False
 
 
 def directory() -> Path:
@@ -66,7 +68,7 @@ def engine_socket(pid: int | str) -> Path:
 
 @contextmanager
 def announced(running: Running) -> Iterator[None]:
-    """Let others see a server while this lasts."""
+    """Let others see a server while this lasts; within it, another takes the place of what is seen."""
     place = directory()
     descriptor, name = tempfile.mkstemp(dir=place)
     path = place / f"{running.pid}.json"
@@ -95,7 +97,7 @@ def servers() -> list[Running]:
 
 
 def runs(pid: int) -> Running | None:
-    """Return the server that a process is, as soon as it is ready; None if it is none."""
+    """Return the server that a process is, as soon as it listens; None if it is none."""
     with suppress(OSError), (directory() / f"{pid}.json").open("rb") as stream:
         return _read(stream) if _is_locked(stream) else None
     return None
@@ -105,7 +107,7 @@ def clear_logs() -> None:
     """Remove the logs of servers that are gone."""
     for path in directory().glob("*.log"):
         with suppress(OSError, ValueError):
-            os.kill(int(path.stem), 0)  # it may be loading, and not be announced yet
+            os.kill(int(path.stem), 0)  # it may begin, and not be announced yet
             continue
         path.unlink(missing_ok=True)
 

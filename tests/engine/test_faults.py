@@ -354,6 +354,26 @@ def test_a_child_that_dies_while_a_server_starts_is_reported_by_the_error_alone(
     assert "SIGKILL" not in capsys.readouterr().err
 
 
+def test_who_waits_for_what_a_server_starts_with_is_told_why_it_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ask(pool: ModelPool) -> None:
+        async with pool.use(SERVED):
+            raise AssertionError("it is not there")
+
+    async def work() -> None:
+        pool = served(monkeypatch, {"death": {"on": "load"}})
+        starting, waiting = asyncio.create_task(pool.start([SERVED])), ask(pool)
+        told = await asyncio.gather(starting, waiting, return_exceptions=True)
+        assert [type(each) for each in told] == [EngineGone] * 2
+        assert all("SIGKILL" in str(each) for each in told)
+        with pytest.raises(EngineGone, match="the server stops"):
+            await ask(pool)
+        await pool.close()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_server_says_how_it_loaded_a_model_and_again_where_that_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, quiet: bool

@@ -128,7 +128,7 @@ def _wanted(agent: Agent, settings: Settings) -> int:
 def _running(settings: Settings) -> Running | None:
     """Return the server of the user that answers the agent; None without one.
 
-    It is one of the model that was named, if one was, at a port, without keys. Flags that a server is started with want one of
+    It is one of the model that was named, if one was, loaded, at a port, without keys. Flags that a server is started with want one of
     their own.
     """
     if settings.own or settings.given.keys() - {"model", "pair", "target", "ctx"}:
@@ -137,7 +137,9 @@ def _running(settings: Settings) -> Running | None:
     fit = [
         each
         for each in servers()
-        if _address(each) and not each.keyed and wanted in {None, each.model, *each.models}
+        if _address(each)
+        and not (each.keyed or each.loading)
+        and wanted in {None, each.model, *each.models}
     ]
     if not fit or wanted in {None, fit[-1].model}:
         return fit[-1] if fit else None

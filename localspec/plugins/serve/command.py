@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import uvicorn
 from click.core import ParameterSource
 
@@ -214,7 +215,7 @@ async def served_here(
     settings: Settings,
     serving: ServeFlags,
 ) -> int:
-    """Load, and serve until it is interrupted; return the exit code.
+    """Load, and serve from the start until it is interrupted; return the exit code.
 
     Args:
         listeners: where HTTP comes in.
@@ -237,35 +238,60 @@ async def served_here(
     pool = _model_pool(models, metrics, line, serving)
     catalogue = Catalogue(models, settings.reply_of, serving.pin)
     closing = Closing(pool)
+    service = Service(
+        pool,
+        catalogue,
+        int(time.time()),
+        models[0],
+        serving.tool_rules,
+        folder=serving.media_path,
+    )
+    server = _server(service, metrics, _guard(keys, gate, serving), closing)
+    addresses = tuple(map(_address, listeners))
     try:
-        with line:
-            await pool.start(models)
-        service = Service(
-            pool,
-            catalogue,
-            int(time.time()),
-            models[0],
-            serving.tool_rules,
-            folder=serving.media_path,
-        )
-        addresses = tuple(map(_address, listeners))
-        if not serving.quiet:
-            _tell(service, addresses, len(keys))
-        server = _server(service, metrics, _guard(keys, gate, serving), closing)
         shared = await _shared(service, seen)
-        room = {
-            name: 0 if ready is None else ready.n_ctx
-            for each in models
-            for ready in (pool.ready(each),)
-            for name in (each.name, *each.names)
-        }
         about = (service.name, addresses, service.since, shared, recorded())
-        running = Running(os.getpid(), *about, room[service.name], bool(keys), room)
+        running = Running(os.getpid(), *about, 0, bool(keys), _room(models, pool), loading=True)
         seen.enter_context(announced(running))
+
+        async def load() -> None:
+            with line:
+                await pool.start(models)
+            if not serving.quiet:
+                _tell(service, addresses, len(keys))
+            room = _room(models, pool)
+            loaded = msgspec.structs.replace(
+                running, n_ctx=room[service.name], models=room, loading=False
+            )
+            seen.enter_context(announced(loaded))
+
+        # Beside it, so that whoever looks after the server hears that it loads, and requests wait.
+        loading = asyncio.create_task(load())
+        loading.add_done_callback(partial(_end_if_failed, server, closing))
         await server.serve(sockets=list(listeners))
+        if closing.failure is not None:
+            raise closing.failure
     finally:
         await to_the_end(closing.begin())
     return 0
+
+
+def _end_if_failed(server: uvicorn.Server, closing: "Closing", loading: asyncio.Task[None]) -> None:
+    """End a server whose models cannot be loaded; what comes of an end that has begun is no failure."""
+    failure = None if loading.cancelled() else loading.exception()
+    if failure is not None and not server.should_exit:
+        closing.failure, server.should_exit = failure, True
+        closing.begin()
+
+
+def _room(models: Sequence[ServedModel], pool: ModelPool) -> dict[str, int]:
+    """Return the tokens of context of models, by each of their names; 0 where that is not known."""
+    return {
+        name: 0 if ready is None else ready.n_ctx
+        for each in models
+        for ready in (pool.ready(each),)
+        for name in (each.name, *each.names)
+    }
 
 
 _GRACE_S, _MOST_S = 1.5, 3
@@ -279,9 +305,13 @@ class Closing:
 
     Args:
         pool: of the engines.
+
+    Attributes:
+        failure: why the models could not be loaded; None where they could.
     """
 
     def __init__(self, pool: ModelPool) -> None:
+        self.failure: BaseException | None = None
         self._pool = pool
         self._task: asyncio.Task[None] | None = None
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from localspec.api import LaunchOptions, ReplyOptions
 from localspec.engine.protocol import Ready
-from localspec.errors import Busy, EngineGone, NoRoom
+from localspec.errors import Busy, EngineGone, LocalspecError, NoRoom
 from localspec.messages import Held
 from localspec.plugins.serve.backend import STOPS, Backend, WaitedTooLong
 
@@ -131,7 +131,7 @@ class ModelPool:
         self._most = most
         self._max_wait_s = max_wait_s
         self._line: deque[_Waiting] = deque()
-        self._change: asyncio.Task[None] | None = None
+        self._change: asyncio.Task[Any] | None = None
         self._loading: PooledModel | None = None
         self._changed = asyncio.Event()
         self._uses = count(1)
@@ -176,22 +176,37 @@ class ModelPool:
             self._advance()
 
     async def start(self, models: Sequence[ServedModel]) -> None:
-        """Load models, one after the other; what has little room gets what is left.
+        """Load models, one after the other; what has little room gets what is left. Requests wait meanwhile.
 
         Raises:
             EngineGone: an engine died of it.
-            LocalspecError: one of them cannot be loaded.
+            LocalspecError: one of them cannot be loaded; then nothing is loaded any more.
         """
-        for model in models:
-            entry = self._add(model)
-            held = await self._held()
-            try:
-                await entry.backend.load(held)
-            except NoRoom:
-                await entry.backend.load()
-            entry.is_loaded = True
+        if self._stops:
+            raise EngineGone(STOPS)
+        self._change = asyncio.current_task()  # nothing else is loaded meanwhile
+        try:
+            for model in models:
+                await self._start(model)
+        except LocalspecError as error:
+            self._stops = True
+            self._refuse(model, error)
+            raise
+        finally:
+            self._change = self._loading = None
         for entry in reversed(self.entries):
             entry.used = next(self._uses)  # of those that are never used, the first stays longest
+        self._advance()
+
+    async def _start(self, model: ServedModel) -> None:
+        """Load a model beside those that are loaded, and let in what waits for it."""
+        self._loading = entry = self._add(model)
+        held = await self._held()
+        try:
+            await entry.backend.load(held)
+        except NoRoom:
+            await entry.backend.load()
+        self._loading, entry.is_loaded = None, True
         self._advance()
 
     async def close(self) -> None:

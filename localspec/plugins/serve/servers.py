@@ -34,7 +34,8 @@ def ps(json_: bool) -> None:
     rows, documents = [("PID", "SINCE", "MODEL", "ADDRESS")], []
     for each in running:
         states = states_of(each.engine) if each.engine else {}
-        default = {each.model: "unloaded" if states else "loaded"}
+        usual = "loading" if each.loading else "unloaded" if states else "loaded"
+        default = {each.model: usual}
         models = [
             name if state == "loaded" else f"{name} ({state})"
             for name, state in (default | states).items()
@@ -123,8 +124,8 @@ def start_server(arguments: Sequence[str], stdin: int) -> tuple[subprocess.Popen
 
 
 def await_server(process: subprocess.Popen[bytes], log: Path) -> Running | None:
-    """Return the server once it is ready; None, and print its last line, if it ends before."""
-    while (running := runs(process.pid)) is None:
+    """Return the server once it has loaded; None, and print its last line, if it ends before."""
+    while (running := runs(process.pid)) is None or running.loading:
         if process.poll() is not None:
             click.echo(last_line(log), err=True)
             log.unlink(missing_ok=True)

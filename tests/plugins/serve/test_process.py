@@ -9,7 +9,7 @@ import socket
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -328,6 +328,77 @@ def test_a_server_in_the_background_is_listed_asked_and_stopped(
     assert stopped.code == 0, stopped.err
     assert not path.exists()
     assert runs(int(found[1])) is None
+
+
+def server_of(process: Started) -> Running:
+    assert until(lambda: runs(process.pid) is not None)
+    running = runs(process.pid)
+    assert running is not None
+    return running
+
+
+@pytest.fixture
+def first_load(smollm2_path: Path) -> Iterator[tuple[Started, Running, int]]:
+    """A server whose engine is stopped while it loads the first model, and that engine's process."""
+    assert smollm2_path.exists()
+    words = ("smollm2-135m", "--draft", "off", "--ctx", "512", "--parallel", "1", "--port", "0")
+    with started("serve", *words, *PLAIN) as process:
+        running = server_of(process)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        assert until(lambda: bool(children.read_text()))
+        engine = int(children.read_text().split()[0])
+        os.kill(engine, signal.SIGSTOP)
+        try:
+            yield process, running, engine
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(engine, signal.SIGCONT)
+
+
+def test_a_server_that_loads_says_so_and_requests_wait(
+    first_load: tuple[Started, Running, int],
+) -> None:
+    process, running, engine = first_load
+    url = running.addresses[0].removesuffix("/v1")
+    health = httpx.get(f"{url}/health", timeout=PATIENCE_S)
+    assert (health.status_code, health.json()["status"]) == (200, "loading")
+    listed = httpx.get(f"{url}/v1/models", timeout=PATIENCE_S).json()["data"]
+    states = {each["id"]: each["status"]["value"] for each in listed}
+    assert states["smollm2-135m"] == "loading"
+    assert (running.loading, running.n_ctx) == (True, 0)
+    assert "smollm2-135m (loading)" in localspec("ps").out
+    body = {"messages": [user("Name a river.")], "max_tokens": 4}
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(httpx.post, f"{url}{CHAT}", json=body, timeout=PATIENCE_S)
+        assert until(lambda: httpx.get(f"{url}/health").json()["under_way"] == 1)
+        os.kill(engine, signal.SIGCONT)
+        assert asked.result().status_code == 200
+    assert httpx.get(f"{url}/health").json()["status"] == "ok"
+    loaded = server_of(process)
+    assert (loaded.loading, loaded.n_ctx, loaded.since) == (False, 512, running.since)
+
+
+def test_a_server_that_loads_is_stopped_and_who_waits_is_told(
+    first_load: tuple[Started, Running, int],
+) -> None:
+    process, running, engine = first_load
+    url = running.addresses[0].removesuffix("/v1")
+    body = {"messages": [user("Name a river.")], "max_tokens": 4}
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(httpx.post, f"{url}{CHAT}", json=body, timeout=PATIENCE_S)
+        assert until(lambda: httpx.get(f"{url}/health").json()["under_way"] == 1)
+        os.kill(engine, signal.SIGCONT)
+        stopped = localspec("stop", str(running.pid))
+        assert asked.result().status_code in {200, 503}, "it may be there just before"
+    assert stopped.code == 0, stopped.err
+    assert process.wait(PATIENCE_S) == 0
+    assert runs(running.pid) is None
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "text.gguf").write_text("no model")
+    words = ("serve", "--target", str(tmp_path / "text.gguf"), "--port", "0", *PLAIN)
+    assert_one_complaint(localspec(*words), 1, "is not a GGUF file")
 
 
 def test_who_waits_for_a_server_that_stops_gets_an_error_of_its_interface(
