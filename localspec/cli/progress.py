@@ -35,7 +35,8 @@ _REDRAW_S = 0.1
 _SKIP = " (--draft off needs none)"
 """How to be answered without a measurement that decides how far to draft."""
 _LONGEST_NAME = 40
-_ESTIMATED_AFTER_S = 3.0
+_ESTIMATED_AFTER_S, _ESTIMATED_AFTER = 3.0, 0.2
+"""Seconds, and the share of a measurement, after which the first of it tells how long the rest takes."""
 _INDENT, _LEAST_LAST = 4, 20
 _WIDE = 79
 """Cells for the bar and the sizes of a download."""
@@ -134,7 +135,8 @@ class ProgressLine:
         self._last_s = -math.inf if self.drawn or at_once else time.monotonic()
         self._bars: RichProgress | None = None
         self._sources: dict[str, tuple[str, TaskID | None]] = {}
-        self._measured: dict[str, float] = {}
+        self._measured: dict[str, tuple[float, float, float]] = {}
+        self._told: set[str] = set()
         self._estimated: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -198,16 +200,21 @@ class ProgressLine:
     def measure(self, name: str, share: float) -> None:
         """Show how much of a model's measurement is done, and how long the rest takes."""
         now = time.monotonic()
-        begun_s = self._measured.setdefault(name, now)
-        passed_s = now - begun_s
-        left_s = passed_s / share - passed_s if share > 0 else 0.0
-        known = passed_s >= _ESTIMATED_AFTER_S and left_s >= 0.5
-        # Widths that turn out unsafe are not tried again, and where all are safe half of the work falls away.
+        begun_s, first, last = self._measured.get(name, (now, share, share))
+        if share < last:  # of one name there may be several, such as for each way of reading
+            begun_s, first = now, share
+        self._measured[name] = begun_s, first, share
+        passed_s, gained = now - begun_s, share - first
+        known = passed_s >= _ESTIMATED_AFTER_S and gained >= _ESTIMATED_AFTER
+        left_s = passed_s * (1 - share) / gained if known else 0.0
+        known = left_s >= 0.5
+        # Widths that turn out unsafe are not tried again.
         most = "at most " if name.endswith("--exact") else ""
         left = f", {most}{duration_text(left_s)} left" if known else ""
         text = measuring_text(shown(name))
         skip = "" if name.endswith("reading") else _SKIP
-        if self._enabled and not self.drawn and begun_s == now:
+        if self._enabled and not self.drawn and name not in self._told:
+            self._told.add(name)
             notice(text + skip)
         elif self._enabled and not self.drawn and left and name not in self._estimated:
             self._estimated.add(name)

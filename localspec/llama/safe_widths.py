@@ -11,7 +11,6 @@ import mmap
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -116,14 +115,43 @@ def safe_widths(
         depths = [d for d in depths if d + WIDEST + FIXED_WIDTH < n_ctx]
         on_tokens = _Comparison(model, options, cancel, depths, _tokens(model, n_ctx, depths))
         if not context.native.can_truncate:
-            return on_tokens.of_snapshots(context, on_progress)
+            return on_tokens.of_snapshots(context, _Work(on_progress))
     finally:
         context.close()
-    found = on_tokens.of_widths(0, WIDEST, partial(_part, on_progress, 0.0, 0.5))
+    work = _Work(on_progress, on_tokens.most_padded())
+    found = on_tokens.of_widths(0, WIDEST, work)
     if 2 not in found.widths:
-        found = on_tokens.padded(found, most_price, partial(_part, on_progress, 0.5, 0.5))
+        found = on_tokens.padded(found, most_price, work)
     on_progress(1.0)
     return found
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """How much of the comparisons is done. It counts passes, which take about as long as one another.
+
+    Args:
+        on_progress: called with the share that is done, which never falls.
+        later: passes of the comparison with padded ones, which is needed where two tokens are not exact. Another one
+            behind that is rare, and counts once it begins.
+    """
+
+    on_progress: Callable[[float], None]
+    later: int = 0
+    before: int = 0
+    done: int = 0
+    share: float = 0.0
+
+    def __call__(self, done: int, left: int, exact: bool | None) -> None:
+        """Take in how far a comparison is; see `_Counted`."""
+        self.done, gone = done, self.before + done
+        total = gone + left + (0 if exact else self.later)
+        self.share = max(self.share, gone / total if total else 1.0)
+        self.on_progress(self.share)
+
+    def begin(self) -> None:
+        """Begin a comparison with padded passes."""
+        self.before, self.done, self.later = self.before + self.done, 0, 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,35 +164,41 @@ class _Comparison:
     depths: Sequence[int]
     tokens: Sequence[int]
 
-    def of_widths(
-        self, least: int, widest: int, on_progress: Callable[[float], None]
-    ) -> SafeWidths:
+    def of_widths(self, least: int, widest: int, counted: "_Counted") -> SafeWidths:
         """Compare passes up to a width, all of them padded to `least` tokens; 0 pads none."""
         on_gpu, made_of = self.model.on_gpu, (self.model, self.cancel, self.options)
         context = LlamaContext(*made_of) if on_gpu else TracedContext(*made_of)
         try:
             context.native.fix_width(least)
-            # Behind these, a padded pass ends where a block of the cache does, and single tokens, padded, reach into the next.
-            across = range(_BLOCK - least, max(self.depths, default=0), _BLOCK) if least else ()
-            depths = sorted({*self.depths, *across})
             rows = _WithHidden(context) if isinstance(context, LlamaContext) else context
-            return _compared(rows, self.tokens, depths, on_progress, widest)
+            return _compared(rows, self.tokens, self._depths(least), counted, widest)
         finally:
             context.close()
 
-    def padded(
-        self, found: SafeWidths, most_price: float, on_progress: Callable[[float], None]
-    ) -> SafeWidths:
+    def _depths(self, least: int) -> list[int]:
+        """Return the depths at which passes are compared that are padded to so many tokens."""
+        # Behind these, a padded pass ends where a block of the cache does, and single tokens, padded, reach into the next.
+        across = range(_BLOCK - least, max(self.depths, default=0), _BLOCK) if least else ()
+        return sorted({*self.depths, *across})
+
+    def _candidates(self) -> tuple[Sequence[int], int]:
+        """Return to how many tokens passes may be padded, the least first, and the widest of them."""
+        return ((FIXED_WIDTH,), FIXED_WIDTH) if self.model.on_gpu else (LEAST_WIDTHS, WIDEST)
+
+    def most_padded(self) -> int:
+        """Return how many passes `padded` compares, if the first candidate will do."""
+        candidates, widest = self._candidates()
+        return _passes(len(self._depths(candidates[0])), widest, widest - 1)
+
+    def padded(self, found: SafeWidths, most_price: float, work: _Work) -> SafeWidths:
         """Return what was found, with what padded passes may be, if they are exact and not too dear."""
-        on_gpu = self.model.on_gpu
-        candidates = (FIXED_WIDTH,) if on_gpu else LEAST_WIDTHS
-        widest = FIXED_WIDTH if on_gpu else WIDEST
-        for place, least in enumerate(candidates):
+        candidates, widest = self._candidates()
+        for least in candidates:
             found = replace(found, price=self.price(least))
             if found.price > most_price:
                 break
-            share = partial(_part, on_progress, place / len(candidates), 1 / len(candidates))
-            padded = self.of_widths(least, widest, share)
+            work.begin()
+            padded = self.of_widths(least, widest, work)
             if padded.longest >= least:
                 return replace(found, fixed=least, most=padded.longest)
         return found
@@ -186,23 +220,28 @@ class _Comparison:
         finally:
             context.close()
 
-    def of_snapshots(
-        self, context: LlamaContext, on_progress: Callable[[float], None]
-    ) -> SafeWidths:
+    def of_snapshots(self, context: LlamaContext, counted: "_Counted") -> SafeWidths:
         """Compare passes of a recurrent model, which go back to snapshots."""
         alone = LlamaContext(self.model, self.cancel, replace(self.options, max_rows=1))
         try:
             widest = min(WIDEST, context.native.most_removed + 1)
             rewound = Rewound(context, alone)
             rewound.hidden = True
-            return _compared(rewound, self.tokens, self.depths, on_progress, widest)
+            return _compared(rewound, self.tokens, self.depths, counted, widest)
         finally:
             alone.close()
 
 
-def _part(report: Callable[[float], None], start: float, part: float, share: float) -> None:
-    """Report how far a part of the work is."""
-    report(start + part * share)
+_Counted = Callable[[int, int, bool | None], None]
+"""Gets how many passes of a comparison are done, how many are left, and whether two tokens were exact so far; None while that is not known."""
+
+
+def _passes(depths: int, widest: int, widths: int) -> int:
+    """Return how many passes are compared at so many depths, besides those of single tokens that come with each.
+
+    At each depth single tokens are evaluated first, as many as the widest pass has.
+    """
+    return depths * (widest + widths) if widths else 0
 
 
 class Compared(Protocol):
@@ -309,27 +348,28 @@ def _compared(
     model: Compared,
     tokens: Sequence[int],
     depths: Sequence[int],
-    on_progress: Callable[[float], None],
+    counted: _Counted,
     widest: int = WIDEST,
 ) -> SafeWidths:
     """Compare at several depths; a width that is unsafe at one is not tried again."""
     unsafe: dict[int, float] = {}
     tried, done = list(range(2, widest + 1)), 0
-    left = len(tried) * len(depths)
+    left, exact = _passes(len(depths), widest, len(tried)), None
 
-    def counted() -> None:
+    def count_width() -> None:
         nonlocal done, left
         done, left = done + 1, left - 1
-        on_progress(done / (done + left))
+        counted(done, left, exact)
 
-    on_progress(0.0)
+    counted(0, left, exact)
     for after, depth in zip(reversed(range(len(depths))), depths, strict=True):
-        unsafe |= differences_at(model, tokens, depth, tried, counted)
+        done, left = done + widest, left - widest  # single tokens, of which none is counted
+        unsafe |= differences_at(model, tokens, depth, tried, count_width)
         tried = [width for width in tried if width not in unsafe]
-        left = len(tried) * after
+        left, exact = _passes(after, widest, len(tried)), 2 not in unsafe
         if not tried:
             break
-    on_progress(1.0)
+    counted(done, 0, exact)
     if not depths:
         return SafeWidths((1,), {})
     safe = tuple(width for width in range(1, widest + 1) if width not in unsafe)

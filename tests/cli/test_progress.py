@@ -134,7 +134,7 @@ def test_a_measurement_says_of_what_and_how_long(monkeypatch: pytest.MonkeyPatch
         (False, "toy for --exact", f"localspec: measuring toy for --exact{where}{skip}"),
         (False, "toy for reading", f"localspec: measuring toy for reading{where}"),
         (False, "toy", f"localspec: measuring toy{where}{skip}"),
-        (False, "toy", "localspec: measured 10%, 90 s left"),
+        (False, "toy", "localspec: measured 20%, 80 s left"),
     ]:
         watched = Watched(monkeypatch, terminal=terminal)
         with watched.line as line:
@@ -142,6 +142,18 @@ def test_a_measurement_says_of_what_and_how_long(monkeypatch: pytest.MonkeyPatch
                 line.measure(name, share)
                 watched.now += 10.0
         assert told in (watched.drawn if terminal else watched.lines)
+        assert not any("10%, " in each for each in (*watched.drawn, *watched.lines))
+
+
+def test_what_a_measurement_leaves_is_told_by_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first pass was over at the first report, and another way of the same name begins later.
+    for shares in ((0.1, 0.35), (0.0, 1.0, 0.1, 0.35)):
+        watched = Watched(monkeypatch)
+        with watched.line as line:
+            for share in shares:
+                line.measure("toy for reading", share)
+                watched.now += 4.0
+        assert watched.drawn[-2].endswith("35%, 10 s left"), watched.drawn
 
 
 def test_sentences_are_short() -> None:

@@ -10,7 +10,7 @@ import pytest
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.llama.model import LlamaModel
-from localspec.llama.safe_widths import _compared, differences_at, safe_widths
+from localspec.llama.safe_widths import _compared, _Work, differences_at, safe_widths
 from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
@@ -90,7 +90,7 @@ def test_differences_are_seen_to_the_bit_and_behind_boundaries() -> None:
     assert differences_at(model, TOKENS, 200, WIDTHS) == {}
     for depth in (255, 300):
         assert differences_at(model, TOKENS, depth, WIDTHS) == {4: 1.0, 9: 0.25}
-    safe = _compared(model, TOKENS, (120, 255), lambda _share: None)
+    safe = _compared(model, TOKENS, (120, 255), lambda *_: None)
     assert safe.differences == {4: 1.0, 9: 0.25}
     assert safe.widths == tuple(w for w in range(1, 17) if w not in {4, 9})
 
@@ -103,13 +103,21 @@ def test_a_width_that_is_unsafe_is_not_tried_again_and_progress_is_by_width() ->
             return Rounding.logits(self, tokens, rows)
 
     shares: list[float] = []
-    safe = _compared(Growing(), TOKENS, (120, 255, 300), shares.append)
+    safe = _compared(Growing(), TOKENS, (120, 255, 300), _Work(shares.append, 90))
     assert safe.differences == {6: 126 / 64}
     # Of 15 widths at three depths, one is left out at two.
     assert (shares[0], shares[-1], len(shares)) == (0, 1, 45)
     assert shares == sorted(shares)
+    # While it is not known whether two tokens are exact, the comparison that is needed if not counts, too.
+    assert shares[15] == pytest.approx(31 / (3 * 31 + 90))
+    assert shares[16] == pytest.approx(48 / (3 * 31 - 2))
     nothing = Rounding(rows_off=dict.fromkeys(WIDTHS, 1.0))
-    assert _compared(nothing, TOKENS, (120, 300), lambda _share: None).widths == (1,)
+    work = _Work(shares.append, 90)
+    assert _compared(nothing, TOKENS, (120, 300), work).widths == (1,)
+    assert shares[-1] == pytest.approx(31 / (31 + 90))
+    work.begin()
+    work(45, 45, True)
+    assert shares[-1] == pytest.approx((31 + 45) / (31 + 90))
     assert len(nothing.cells) < 300, "the other depths are not looked at"
 
 
