@@ -11,6 +11,7 @@ from statistics import median
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
+from localspec.llama.devices import REMOTE, placed_on
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.options import LoadOptions
@@ -103,6 +104,8 @@ def sample(
     schedule: Schedule,
     clock: Callable[[], float],
     on_progress: Callable[[float], None] = lambda _share: None,
+    *,
+    tries: bool = False,
 ) -> Measured:
     """Time passes until the budget is used up; of each width the fastest counts.
 
@@ -117,7 +120,10 @@ def sample(
         schedule: which widths, and for how long.
         clock: seconds.
         on_progress: called with the share of the time that has gone, 0 to 1.
+        tries: make a pass of each width that is needed first, and count none of these: they take more than later ones.
     """
+    for width in schedule.widths[: schedule.needed] if tries else ():
+        run_pass(width)
     times: dict[int, list[float]] = {}
     start = clock()
     last = None
@@ -227,9 +233,10 @@ def measure_pass_costs(
         # The first pass wakes threads and touches every weight; its tokens stay before the others.
         context.logits(tokens[:_WARM_UP], rows=1)
         fitting = tuple(width for width in schedule.widths if width <= widest)
-        measured = sample(
-            run_pass, replace(schedule, widths=fitting), time.perf_counter, on_progress
-        )
+        schedule = replace(schedule, widths=fitting)
+        # Of a worker the first pass of a width asks how large its tensors are: five round trips more, once in a process.
+        tries = any(device.backend == REMOTE for device in placed_on(options))
+        measured = sample(run_pass, schedule, time.perf_counter, on_progress, tries=tries)
         return replace(measured, gave_way=context.native.gave_way)
     finally:
         context.close()

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.costs import PassCosts
 from localspec.llama.calibrate import (
     OF_DRAFT_MODEL,
     OF_TARGET,
@@ -18,6 +19,7 @@ from localspec.llama.calibrate import (
     measure_pass_costs,
     sample,
 )
+from localspec.llama.devices import Device
 from localspec.llama.model import LlamaModel
 from localspec.llama.pass_limit import PassLimit
 from localspec.options import LoadOptions
@@ -43,8 +45,10 @@ class World:
         self.passes.append(width)
         self.now += self.seconds(width, self.passes.count(width))
 
-    def measure(self, schedule: Schedule = OF_TARGET, *progress: Any) -> Measured:
-        return sample(self.run_pass, schedule, lambda: self.now, *progress)
+    def measure(
+        self, schedule: Schedule = OF_TARGET, *progress: Any, tries: bool = False
+    ) -> Measured:
+        return sample(self.run_pass, schedule, lambda: self.now, *progress, tries=tries)
 
 
 def test_costs_are_what_the_clock_says_where_passes_are_undisturbed() -> None:
@@ -75,6 +79,31 @@ def test_a_plain_pass_is_timed_behind_others_and_a_wide_one_behind_another_width
     assert not [one for one, other in wide if one == other]
     draft = preparing().measure(replace(OF_DRAFT_MODEL, widths=(1, 2, 4), needed=3)).costs
     assert draft.of(1) == pytest.approx(0.003), "its passes come a few at a time"
+
+
+def test_first_passes_that_take_more_are_not_timed_where_there_are_tries() -> None:
+    def of_a_worker(width: int, nth: int) -> float:
+        return 0.04 + staircase_s(width) + 0.2 * (nth == 1)
+
+    found = World(of_a_worker).measure(tries=True).costs
+    needed = OF_TARGET.widths[: OF_TARGET.needed]
+    assert [found.of(each) for each in needed] == pytest.approx(
+        [0.04 + staircase_s(each) for each in needed]
+    )
+    assert World(of_a_worker).measure().costs.of(7) > 0.2, "there was time for one pass"
+
+
+def test_a_worker_gets_tries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tried = Mock(return_value=Measured(PassCosts((1,), (0.1,)), None))
+    monkeypatch.setattr("localspec.llama.calibrate.sample", tried)
+    model = LlamaModel(write(tmp_path / "mamba.gguf"), LoadOptions(threads=1))
+    for backend in ("RPC", "CUDA"):
+        device = Device(f"{backend}0", "", 1 << 30, 1 << 30, "GPU", 0, backend)
+        placed = Mock(return_value=[device])
+        monkeypatch.setattr("localspec.llama.calibrate.placed_on", placed)
+        measure_pass_costs(model, model.options, SHORT)
+        assert tried.call_args.kwargs["tries"] == (backend == "RPC")
+    model.close()
 
 
 def test_the_budget_bounds_what_is_measured_and_narrow_widths_come_first() -> None:
