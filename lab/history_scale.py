@@ -7,6 +7,7 @@ is made once for each size, with SQL, and copied for what changes it.
 
 import argparse
 import json
+import os
 import shutil
 import sqlite3
 import statistics
@@ -99,6 +100,7 @@ def figures(made: Path, times: int) -> dict[str, float]:
                 if what.startswith(("delete", "add")):
                     place = Path(folder, "history")
                     shutil.copytree(made, place)
+                    os.sync()  # else a deletion, which syncs its file, pays for the copy, too
                 done = subprocess.run(
                     [sys.executable, "-c", _MEASURE, what, place],
                     check=True,
