@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
 
-from localspec.api import LaunchOptions, ReplyOptions
+from localspec.api import LaunchOptions, LocalspecError, ReplyOptions
 from localspec.engine.protocol import Ready
-from localspec.errors import Busy, EngineGone, LocalspecError, NoRoom
+from localspec.errors import Busy, EngineGone, NoRoom
 from localspec.messages import Held
 from localspec.plugins.serve.backend import STOPS, Backend, WaitedTooLong
 
