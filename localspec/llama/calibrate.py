@@ -122,8 +122,8 @@ def sample(
         on_progress: called with the share of the time that has gone, 0 to 1.
         tries: make a pass of each width that is needed first, and count none of these: they take more than later ones.
     """
-    for width in schedule.widths[: schedule.needed] if tries else ():
-        run_pass(width)
+    for each in schedule.widths[: schedule.needed] if tries else ():
+        run_pass(each)
     times: dict[int, list[float]] = {}
     start = clock()
     last = None
