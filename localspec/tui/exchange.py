@@ -66,7 +66,9 @@ class Exchange:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the question found no room and would find none without the turns before it."""
+        """Whether the question found no room and would find none without the turns before it; not where its answer was to go on."""
+        if self.continued is not None:
+            return False
         sizes = self.failure.sizes if isinstance(self.failure, ContextOverflow) else None
         return sizes is not None and self.alone_tokens >= sizes[1]
 

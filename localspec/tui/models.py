@@ -194,11 +194,19 @@ class LoadQueue:
     ) -> None:
         self._engine, self._models, self._spawn, self._loaded = engine, models, spawn, loaded
         self._tasks: list[asyncio.Task[None]] = []
+        self._begun: asyncio.Task[None] | None = None
+        self._begins = asyncio.Event()
 
     async def wait(self) -> None:
         """Wait until what was requested is loaded, or cannot be."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def reach_last(self) -> None:
+        """Wait until what was requested last is being loaded, if not loaded."""
+        while self._tasks and self._begun is not self._tasks[-1]:
+            self._begins.clear()
+            await self._begins.wait()
 
     def load(
         self,
@@ -247,11 +255,14 @@ class LoadQueue:
                 await asyncio.wait(before)
             if restarts:
                 await self._engine.end(0)
+            self._begun = task
+            self._begins.set()
             await self._models.load(wanted, other, fetch=fetch)
         finally:
             if task in self._tasks:
                 self._tasks.remove(task)
                 self._models.wanted.pop(0)
+            self._begins.set()
         self._loaded(resized)
 
 

@@ -17,6 +17,7 @@ from localspec.chat.events import Finished, Started
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.session.approval import CallQuestion
 from localspec.session.attachments import not_attached
+from localspec.session.compaction import is_request
 from localspec.session.conversation import StoredMessage
 from localspec.session.microphone import Microphone
 from localspec.session.preferences import Preferences, keep_theme
@@ -456,7 +457,10 @@ class Screens(App[None]):
         answered = any(each.message.role == "assistant" for each in talk.messages)
         # What was to be dropped is left out.
         alone = exchange.is_too_long or not answered or talk.drop_oldest
-        rows = [each for each in _CONTEXT_IS_FULL if not alone or each.key == "edit"]
+        # A summary that was asked for just now finds no room itself.
+        useless = "compact" if is_request(talk.messages[-1]) else ""
+        offered = [each for each in _CONTEXT_IS_FULL if each.key != useless]
+        rows = [each for each in offered if not alone or each.key == "edit"]
         if larger is not None:
             more = f"+ {size_text(larger.more_bytes)} of memory"
             rows.insert(0, SheetRow(CONTEXT, f"reload with {larger.n_ctx} tokens", more))

@@ -363,6 +363,9 @@ class Session:
     async def _stream(self, exchange: Exchange) -> AsyncGenerator[Event]:
         """Yield one answer as it comes, and save it."""
         while not exchange.done:
+            await (
+                self.loads.reach_last()
+            )  # what is asked behind `/set ctx N` is not for the models before
             loads = self.models.loads
             try:
                 async with aclosing(self.engine.stream(exchange.request, exchange.begin)) as events:
@@ -381,6 +384,8 @@ class Session:
                     exchange.alone_tokens = await self._count_alone(exchange.request)
                 exchange.failure = lost or error
                 self._saver.cut()
+                if isinstance(error, ContextOverflow):
+                    self.count()  # what is there without the question
 
     def _save(self, event: Event, exchange: Exchange) -> None:
         """Save what came of an answer; its calls are carried out."""

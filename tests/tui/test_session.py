@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import Count, Counted, EngineDied, Failed
+from localspec.engine.protocol import Count, Counted, EngineDied, Failed, Load
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import abilities
@@ -386,3 +387,27 @@ def test_a_conversation_that_is_deleted_takes_its_settings_along(here: Window) -
     here.session.settings.set("max_tokens", "5")
     here.loop.run_until_complete(here.session.delete(here.conversation))
     assert here.session.settings.current == here.session.settings.usual
+
+
+def test_a_question_behind_another_context_is_for_that(here: Window) -> None:
+    here.session.load("smollm2-135m")
+    here.session.settings.set("ctx", "200")
+    here.session.ask("one?")
+    here.hear(READY)
+    load, request = here.engine.sent[-2:]
+    assert isinstance(load, Load)
+    assert (load.options.load.n_ctx, isinstance(request, Request)) == (200, True)
+    here.hear(READY)
+    here.answer("One.")
+    assert here.contents == ["one?", "One."]
+
+
+def test_an_answer_that_finds_no_room_to_go_on_is_no_long_question(here: Window) -> None:
+    here.ask("one?", "One.")
+    here.session.go_on()
+    here.hear(
+        Failed(here.number, "ContextOverflow", "too long", sizes=(250, 250, 500)), seconds=DIED_S
+    )
+    assert here.session.exchange is not None
+    here.session.exchange.alone_tokens = 250
+    assert not here.session.exchange.is_too_long
