@@ -35,7 +35,7 @@ _MOST_SENSIBLE = {
     "repeat_penalty": (2, "most answers make no sense; 1 to 1.3 is usual"),
     "max_tokens": (1 << 24, "no context holds an answer; leave it unset for no limit"),
 }
-_FILES = {"gate", "mmproj", "draft_lora", "server_key_file"}
+_FILES, _NO_FILES = {"gate", "mmproj", "draft_lora", "server_key_file"}, {"usual", "off"}
 
 
 @click.group(invoke_without_command=True)
@@ -117,6 +117,10 @@ def set_(name: str, value: str) -> None:
         overruled_by = keep_model(load_registry().chosen(require_model(value)))
         say(f"{value} is now your default model, in {shown(user_file())}")
     else:
+        if (
+            name in _FILES and value not in _NO_FILES and Path(value).exists()
+        ):  # it is read from other folders, too
+            value = str(Path(value).absolute())
         notes = _checked(name, value)
         given = set_own(name, value)
         written = json.dumps(as_written(KEYS[name], given), ensure_ascii=False)
@@ -159,9 +163,9 @@ def _checked(name: str, text: str) -> list[str]:
 def _missing(name: str, value: Setting) -> Iterator[str]:
     """Yield which files and models of a setting are not here."""
     registry, text = load_registry(), str(value)
-    if name == "gate" and text not in {"usual", "off"} and Path(text).expanduser().exists():
+    if name == "gate" and text not in _NO_FILES and Path(text).expanduser().exists():
         gate_rules(text, name)
-    files = [text] if name in _FILES and text not in {"usual", "off"} else []
+    files = [text] if name in _FILES and text not in _NO_FILES else []
     folders = value if name == "mirrors" and isinstance(value, tuple) else ()
     files += [each for each in folders if not each.startswith(("http://", "https://"))]
     for each in files:

@@ -122,6 +122,17 @@ def test_settings_are_set_and_unset(
     assert tomllib.loads(user_file().read_text()) == settings
 
 
+def test_a_file_is_found_from_other_folders(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "off"):
+        (tmp_path / name).touch()
+    for given, kept in (("mine", str(tmp_path / "mine")), ("off", "off")):
+        call("set", "mmproj", given)
+        assert tomllib.loads(user_file().read_text()) == {"mmproj": kept}
+
+
 def test_a_bad_value_is_mended_by_the_program(call: Call) -> None:
     file = user_file()
     file.parent.mkdir(parents=True, exist_ok=True)
