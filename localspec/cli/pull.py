@@ -22,14 +22,15 @@ from localspec.cli.options import (
 from localspec.cli.progress import ProgressLine, fields, print_json, print_table
 from localspec.config.resolve import is_offline
 from localspec.display import notice, printable, say, wrapped
-from localspec.errors import LocalspecError, ModelUnavailable
+from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.models.entries import Medium, ModelEntry, Purpose
+from localspec.models.entries import Medium, ModelEntry, Purpose, shards_of
+from localspec.models.gguf import read_header
 from localspec.models.mmproj import WORDS, in_words, takes
 from localspec.models.pull import Wanted, bytes_to_fetch, fetch, files_of_all, require_room, wanted
 from localspec.models.registry import load_registry
 from localspec.models.repository import model_header
-from localspec.models.store import Store
+from localspec.models.store import Store, sha256_of
 from localspec.options import LaunchOptions
 from localspec.plan.fit import forecast
 from localspec.plan.memories import memories
@@ -83,6 +84,10 @@ def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None
         downloads = wanted(names, offline=launch.offline)
         if not pulling.with_draft:
             downloads = [_without_idle(each, quiet=pulling.quiet) for each in downloads]
+        if not launch.offline:
+            for each in files_of_all(downloads):
+                if isinstance(each, ModelEntry):
+                    _drop_if_damaged(each)
         preview = Preview(downloads, launch)
         if not pulling.quiet:
             preview.before(ask=not pulling.yes)
@@ -92,6 +97,21 @@ def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None
             preview.after()
     for path in paths:
         click.echo(path)
+
+
+def _drop_if_damaged(entry: ModelEntry) -> None:
+    """Remove the files of a model that cannot be read as one, and are not those that were downloaded; links stay."""
+    store = Store(data_dir())
+    for shard in shards_of(entry):
+        path = store.path_of(shard)
+        if path is None or path.is_symlink():
+            continue
+        try:
+            read_header(path)
+        except ModelFileError as error:
+            if sha256_of(path) != shard.sha256:
+                notice(f"{printable(str(error)).partition(':')[0]}; downloading it again")
+                store.remove(shard)
 
 
 def download(name: str) -> None:

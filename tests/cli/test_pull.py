@@ -85,6 +85,19 @@ def test_the_forecast_comes_before_the_download(machine: ToyMachine, tmp_path: P
     assert done.err.splitlines()[-1].startswith("localspec: toy needs RAM: ")
 
 
+def test_a_file_that_is_damaged_is_downloaded_again(machine: ToyMachine) -> None:
+    path = Path(machine.succeed("pull", "toy", **SMALL).out.strip())
+    whole = path.read_bytes()
+    path.chmod(0o600)
+    path.write_bytes(b"x" * 100 + whole[100:])
+    done = machine.succeed("pull", "toy", **SMALL)
+    assert "is not a GGUF file" in done.err
+    assert "downloading it again" in done.err
+    assert path.read_bytes() == whole
+    path.write_bytes(whole[:-1] + b"x")
+    assert "downloading it again" not in machine.succeed("pull", "toy", **SMALL).err
+
+
 def test_the_header_of_a_download_that_was_begun_is_not_fetched_again(machine: ToyMachine) -> None:
     machine.hub.pause_s = 0.01
     with machine.start("pull", "toy", variables=SMALL) as process:
