@@ -117,9 +117,8 @@ def set_(name: str, value: str) -> None:
         overruled_by = keep_model(load_registry().chosen(require_model(value)))
         say(f"{value} is now your default model, in {shown(user_file())}")
     else:
-        if (
-            name in _FILES and value not in _NO_FILES and Path(value).exists()
-        ):  # it is read from other folders, too
+        # It is read from other folders, too.
+        if name in _FILES and value not in _NO_FILES and Path(value).exists():
             value = str(Path(value).absolute())
         notes = _checked(name, value)
         given = set_own(name, value)

@@ -222,9 +222,8 @@ class Index:
         """
         disk = shutil.disk_usage(self.path.parent)
         wanted = min(_SPARE_BYTES, disk.total // 4) + _WRITTEN * size_bytes
-        if (
-            disk.free < wanted + self._log_bytes()
-        ):  # what is in the log has to fit into the file, too
+        # What is in the log has to fit into the file, too.
+        if disk.free < wanted + self._log_bytes():
             self.empty_log()
             disk = shutil.disk_usage(self.path.parent)
         if disk.free < wanted:

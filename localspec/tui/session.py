@@ -363,9 +363,8 @@ class Session:
     async def _stream(self, exchange: Exchange) -> AsyncGenerator[Event]:
         """Yield one answer as it comes, and save it."""
         while not exchange.done:
-            await (
-                self.loads.reach_last()
-            )  # what is asked behind `/set ctx N` is not for the models before
+            # What is asked behind `/set ctx N` is not for the models before.
+            await self.loads.reach_last()
             loads = self.models.loads
             try:
                 async with aclosing(self.engine.stream(exchange.request, exchange.begin)) as events:
