@@ -198,13 +198,17 @@ class Client:
         headers = {"user-agent": f"localspec/{__version__}", "accept-encoding": "identity"}
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
-        self._http = httpx2.AsyncClient(
+        make = partial(
+            httpx2.AsyncClient,
             headers=headers,
             timeout=httpx2.Timeout(None, connect=_CONNECT_S),
             follow_redirects=False,
             trust_env=not here,  # no proxy stands between two programs of one machine
-            limits=httpx2.Limits(max_connections=None),
         )
+        self._http = make(limits=httpx2.Limits(max_connections=None))
+        # Each of its requests has a connection of its own.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+        self._anew = cache(partial(make, limits=limits))
         self._headers = httpx2.Headers([*self._http.headers.raw, *_JSON])
         self._address = cache(lambda path: httpx2.URL(f"{self._base}{path}"))
         self.model = options.target or options.pair or ""
@@ -252,6 +256,8 @@ class Client:
     async def close(self) -> None:
         """Close all connections, which ends what is being answered."""
         await self._http.aclose()
+        if self._anew.cache_info().currsize:
+            await self._anew().aclose()
         if self._drafts is not None:
             await asyncio.to_thread(self._drafts.close)
 
@@ -419,12 +425,25 @@ class Client:
         self, method: str, url: str, body: Any = None
     ) -> tuple[httpx2.Response, bytes]:
         """Return the response and the body of what is answered at once."""
-        async with (
-            self._trouble(_SHORT_S),
-            asyncio.timeout(_SHORT_S),
-            self._http.stream(method, url, json=body) as response,
-        ):
-            return response, await _read(response)
+        async with self._trouble(_SHORT_S), asyncio.timeout(_SHORT_S):
+            response = await self._sent(self._http.build_request(method, url, json=body))
+            async with aclosing(response):
+                return response, await _read(response)
+
+    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request; once more where the connection was an earlier one's and nothing came back: servers close what is idle, and perhaps just now."""
+        steps = list[str]()
+
+        async def note(step: str, _info: object) -> None:
+            steps.append(step)
+
+        request.extensions["trace"] = note
+        try:
+            return await self._http.send(request, stream=True)
+        except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+            if any("connect_tcp" in each for each in steps):
+                raise
+        return await self._anew().send(request, stream=True)
 
     async def _chunks(
         self, path: str, body: dict[str, Any], tokens: int, begin: Callable[[], None]
@@ -437,7 +456,7 @@ class Client:
         )
         async with self._trouble(first_s):
             async with asyncio.timeout(first_s):
-                response = await self._http.send(request, stream=True)
+                response = await self._sent(request)
         try:
             async with self._trouble(first_s):
                 if response.status_code != 200:

@@ -131,13 +131,15 @@ def hang(handler: Handler) -> None:
 
 
 @contextmanager
-def double(chat: Script | Sequence[Script], **scripts: Script) -> Iterator[Double]:
+def double(
+    chat: Script | Sequence[Script], kind: type[Handler] = Handler, /, **scripts: Script
+) -> Iterator[Double]:
     """Serve; `chat` answers chat completions, one script after the other, and `models` and others their routes."""
     chat = chat if callable(chat) else in_turn(*chat)
     routes = {"/v1/chat/completions": chat, "/v1/models": said(MODELS)}
     routes |= {f"/{name.replace('_', '/')}": script for name, script in scripts.items()}
     made = Double(routes)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"double": made}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (kind,), {"double": made}))
     server.daemon_threads, server.block_on_close = True, False
     made.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)

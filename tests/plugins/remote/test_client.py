@@ -8,7 +8,7 @@ from email.utils import formatdate
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -55,7 +55,9 @@ from tests.plugins.remote.double import (
     MODELS,
     STOP,
     USAGE,
+    Asked,
     Double,
+    Handler,
     Script,
     delta,
     double,
@@ -413,6 +415,53 @@ def test_whatever_a_server_does_becomes_one_line(
     assert type(caught.value) is error
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 600
+
+
+class KeptAlive(Handler):
+    """Lets connections go on, and ends each that a test names just when its request of that number comes."""
+
+    protocol_version = "HTTP/1.1"
+    ends: ClassVar[dict[int, int]]
+    connections: ClassVar[int]
+
+    def setup(self) -> None:
+        super().setup()
+        self.number, self.count = type(self).connections, 0
+        type(self).connections += 1
+
+    def answer(self, body: Any) -> None:
+        if self.ends.get(self.number) == self.count:
+            self.close_connection = True
+            return
+        self.count += 1
+        self.double.asked.append(Asked(self.path, {}, body))
+        streams = self.path.endswith("/completions")
+        raw = words("Hi", " you") + STOP if streams else json.dumps(MODELS).encode()
+        kind = "text/event-stream" if streams else "application/json"
+        more = {"connection": "keep-alive", "content-length": str(len(raw))}
+        self.head(200, kind, **more)
+        self.write(raw)
+
+
+def kept_alive(ends: dict[int, int]) -> tuple[list[str], list[Any]]:
+    """Ask twice of a server that ends connections, by their numbers, at requests of theirs; return what it answered, and the answers."""
+    kind = type("Ending", (KeptAlive,), {"ends": ends, "connections": 0})
+    with double(FINE, kind) as server:
+        answers = talk(server, Request(1, HELLO), Request(2, HELLO))[1]
+        return [each.path for each in server.asked], answers
+
+
+def test_a_request_of_which_nothing_came_back_is_sent_once_more_on_a_new_connection() -> None:
+    whole, answers = kept_alive({})
+    assert [finished(each).reply.text for each in answers] == ["Hi you"] * 2
+    for at in range(1, len(whole)):
+        paths, answers = kept_alive({0: at})
+        assert paths == whole
+        assert [finished(each).reply.text for each in answers] == ["Hi you"] * 2
+    with pytest.raises(EngineGone, match="without sending"):
+        kept_alive({0: 0})  # the connection was new
+    with pytest.raises(EngineGone, match="without sending"):
+        kept_alive({0: 2, 1: 0})
 
 
 @pytest.mark.parametrize(
