@@ -4,9 +4,10 @@ Imports nothing that loads models: with a running server that has them in memory
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING
 
 import click
@@ -104,6 +105,41 @@ class OutputFlags:
         return _at_terminal() and sys.stderr.isatty() and not (self.is_silent or self.quiet)
 
 
+def _starts_chat(answer: Callable[..., int]) -> Callable[..., int]:
+    """Have a verb begin with model, prompt and conversation of its words; without a prompt, the chat starts in its place."""
+
+    @wraps(answer)
+    def call(
+        words: tuple[str, ...],
+        settings: Settings,
+        system: SystemFlags,
+        question: QuestionFlags,
+        docs: DocsFlags,
+        tools: ToolFlags,
+        output: OutputFlags,
+        go_on: str | None,
+        workload: str | None,
+    ) -> int:
+        _check(system, question, docs, tools, output, continues=go_on is not None)
+        conversation = None
+        if go_on is not None:
+            conversation, words = conversation_and_words(go_on, words)
+        model, prompt = model_and_prompt(
+            words, chosen=settings.named_model is not None, remote=not settings.can.local_files
+        )
+        settings, prompt = settings.with_model(model), question.templated(prompt)
+        if prompt is None and _is_chat(question, output):
+            from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - history and screens of it
+
+            number = None if conversation is None else str(conversation.id)
+            return start_chat(settings, system, docs, tools, go_on=number)
+        return answer(
+            prompt, settings, system, question, docs, tools, output, conversation, workload
+        )
+
+    return call
+
+
 @click.command(cls=SectionedCommand)
 @click.argument("words", metavar="[MODEL] [PROMPT]", nargs=-1, shell_complete=complete_models)
 @option_flags("models", "server", "exact", "sampling", "structure", "context", "device")
@@ -115,15 +151,16 @@ class OutputFlags:
 @own_option
 @workload_option
 @with_settings
+@_starts_chat
 def run(
-    words: tuple[str, ...],
+    prompt: str | None,
     settings: Settings,
     system: SystemFlags,
     question: QuestionFlags,
     docs: DocsFlags,
     tools: ToolFlags,
     output: OutputFlags,
-    go_on: str | None,
+    conversation: "StoredConversation | None",
     workload: str | None,
 ) -> int:
     """Answer PROMPT with MODEL, or with your default model.
@@ -143,21 +180,8 @@ def run(
     The exit code is 6 if --code, --json-schema, --regex or a grammar was given and the answer was
     cut off.
     """  # noqa: D301 - click keeps lines behind a \b
-    _check(system, question, docs, tools, output, continues=go_on is not None)
-    conversation = None
-    if go_on is not None:
-        conversation, words = conversation_and_words(go_on, words)
-    remote = not settings.can.local_files
-    model, prompt = model_and_prompt(words, chosen=settings.named_model is not None, remote=remote)
-    settings = settings.with_model(model)
-    prompt = question.templated(prompt)
-    if prompt is None and _is_chat(question, output):
-        from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - history and screens of it
-
-        number = None if conversation is None else str(conversation.id)
-        return start_chat(settings, system, docs, tools, go_on=number)
     saved = _saved_conversation(conversation, output)
-    if saved is not None and settings.named_model is None and not remote:
+    if saved is not None and settings.named_model is None and settings.can.local_files:
         settings = settings.with_model(saved.pair)
     text = question.read_prompt(prompt)
     before = () if saved is None else tuple(each.message for each in saved.messages)
