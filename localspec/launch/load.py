@@ -34,12 +34,12 @@ from localspec.engine.protocol import Loading, Measuring
 from localspec.errors import ModelLoadError, PassFailed
 from localspec.grammar import Grammars
 from localspec.launch.drafting import Drafting
-from localspec.launch.kept_reads import KeptReads
 from localspec.launch.loaded_files import LoadedFiles
 from localspec.launch.recording import kept_megabytes, why_not_recorded
 from localspec.llama.backend import initialise
 from localspec.llama.buffer_log import RAM, together
 from localspec.llama.encoder import Encoder
+from localspec.llama.kept_reads import KeptReads
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.native_context import NativeContext, wanted_n_ctx
 from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths

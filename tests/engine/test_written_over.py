@@ -14,9 +14,9 @@ from localspec.engine.protocol import Failed, Load, Ready
 from localspec.engine.remote_engine import RemoteEngine
 from localspec.engine.sync import iterate, run_sync
 from localspec.errors import ModelChanged
-from localspec.launch import kept_reads
 from localspec.launch.loaded_files import LoadedFiles
 from localspec.launch.local_engine import LocalEngine, local_engine
+from localspec.llama import kept_reads
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.plugins.serve.http import status_of

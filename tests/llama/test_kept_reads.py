@@ -14,8 +14,8 @@ from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Pass, Role
 from localspec.errors import ModelChanged
-from localspec.launch import kept_reads
-from localspec.launch.kept_reads import KeptReads
+from localspec.llama import kept_reads
+from localspec.llama.kept_reads import KeptReads
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequences import LlamaSequences
 from localspec.storage import read_store

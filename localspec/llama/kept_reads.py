@@ -7,10 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from localspec.chat.request import Request
 from localspec.errors import ModelChanged, PassFailed
 from localspec.llama.cells import Cells, Layout, UnknownFormError, cells_of, joined, tail_of_state
 from localspec.llama.identity import belongs_to
@@ -40,6 +40,22 @@ _SHARE_OF_FREE = 4
 """Of the free memory, what is put back may take this part on its way."""
 
 
+class PromptUse(Protocol):
+    """What a prompt is read for; a `Request` is one."""
+
+    @property
+    def most_cached(self) -> int | None:
+        """How many cached tokens may be used; None uses what fits."""
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether nothing of it comes again."""
+
+    @property
+    def conversation(self) -> int | None:
+        """The history's number of its conversation; None where that is not kept."""
+
+
 @dataclass(slots=True, eq=False)
 class _Slot:
     """What a sequence is used for.
@@ -52,7 +68,7 @@ class _Slot:
         ends: where a tail was taken.
     """
 
-    request: Request | None = None
+    request: PromptUse | None = None
     prompt: int = 0
     withheld: bool = False
     points: tuple[int, ...] = ()
@@ -130,7 +146,7 @@ class KeptReads:
             self._keep(slot)
 
     def ready(
-        self, slot: int, tokens: Sequence[int], request: Request, points: Sequence[int] = ()
+        self, slot: int, tokens: Sequence[int], request: PromptUse, points: Sequence[int] = ()
     ) -> None:
         """Prepare a sequence for a prompt: what is known of that is put back.
 
