@@ -21,7 +21,7 @@ from localspec.models.architectures import Heads
 from localspec.options import LoadOptions
 from localspec.plan.draft_mode import DraftMode, draft_mode
 from localspec.plan.load_plan import LoadPlan
-from localspec.plan.settle import MeasuredPair, exact_drafts, settle
+from localspec.plan.settle import exact_drafts, settle
 from tests.toy import GREEDY, CachedModel, ToySequences, random_table
 
 OWN = ("lookup", "model", "heads", "forced")
@@ -160,11 +160,10 @@ def test_passes_that_are_padded_cost_what_those_of_the_least_width_do() -> None:
         (SafeWidths((1,), {}, 2, 8), (1, 2, 3, 4, 8), (1.3, 1.3, 1.5, 1.8, 3.0)),
         (SafeWidths((1,), {}, 4, 4), (1, 4), (1.8, 1.8)),
     ):
-        measured = MeasuredPair(plan.options, False, costs, exact, None)
-        padded = settle(plan, measured).costs
+        padded = settle(plan, plan.options, costs, exact, on_gpu=False).costs
         assert padded is not None
         assert padded.target == PassCosts(widths, seconds)
-        assert settle(plan, replace(measured, costs=None)).costs is None
+        assert settle(plan, plan.options, None, exact, on_gpu=False).costs is None
 
 
 HEADS = Heads(count=2)
@@ -184,7 +183,7 @@ def test_heads_give_way_where_passes_are_padded_unless_they_are_wanted(
 ) -> None:
     kinds = tuple(draft_mode(each) for each in modes)
     plan = LoadPlan(Path("t"), None, {}, kinds, 0, LoadOptions(max_rows=32), heads=HEADS)
-    settled = settle(plan, MeasuredPair(plan.options, True, None, exact, None))
+    settled = settle(plan, plan.options, None, exact, on_gpu=True)
     assert (settled.plan.heads is HEADS) is heads
     assert settled.longest == longest
 
@@ -228,5 +227,5 @@ def test_as_many_sequences_as_pay(
     plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
     paired = replace(costs, draft_model=costs.draft_model or PassCosts((1, 64), (0.05, 0.5)))
     plan = replace(plan, parallel=wanted)
-    settled = settle(plan, MeasuredPair(options, on_gpu, paired, exact, None))
+    settled = settle(plan, options, paired, exact, on_gpu=on_gpu)
     assert (settled.count, settled.most_rows, settled.drafts) == (count, rows, drafts)

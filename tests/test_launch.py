@@ -128,7 +128,10 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
         (StoredCosts(costing(1.0), 1), "auto", False),
     ]:
         known = {target: StoredCosts(PLAIN), draft_model: stored}
-        monkeypatch.setattr(facts, "stored_costs", lambda file, *_, known=known: known[file])
+        monkeypatch.setattr(
+            "localspec.calibration.measurements.stored_costs",
+            lambda file, *_, known=known: known[file],
+        )
         ready = make_plan(pair(target, draft_model, draft=draft))
         assert (ready.draft_model is not None) is (ready.shared_vocab > 0) is used
         if used or stored is None:
@@ -149,7 +152,9 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
     options = LoadOptions(max_rows=rows)
     plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
     known = {Path("t"): StoredCosts(costs.target), Path("d"): StoredCosts(PassCosts((1,), (0.5,)))}
-    monkeypatch.setattr(facts, "stored_costs", lambda file, *_: known[file])
+    monkeypatch.setattr(
+        "localspec.calibration.measurements.stored_costs", lambda file, *_: known[file]
+    )
     assert payoff.never_pays(plan, facts.Measurements()) == (None if wins else costs)
     assert payoff.is_idle(plan, costs, 1) is not wins
 

@@ -16,7 +16,6 @@ from localspec.errors import ModelLoadError
 from localspec.launch import load as loading
 from localspec.launch.load import load
 from localspec.options import LaunchOptions, LoadOptions
-from localspec.plan import facts as planning
 from localspec.plan.fit import PairLoad
 from localspec.plan.make import make_plan
 from tests.support.speaking import opened
@@ -52,7 +51,9 @@ def calibrated_as(
 ) -> None:
     found = Calibration(PairCosts(target, draft_model))
     monkeypatch.setattr(loading, "calibrated", lambda *_: found)
-    monkeypatch.setattr(planning, "stored_costs", lambda *_: None)  # those of this machine
+    monkeypatch.setattr(
+        "localspec.calibration.measurements.stored_costs", lambda *_: None
+    )  # those of this machine
 
 
 @pytest.mark.parametrize(

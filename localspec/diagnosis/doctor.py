@@ -360,7 +360,7 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
     """
     # Few of what is examined is a plan.
     from localspec.plan.decide import encoder_plan  # noqa: PLC0415
-    from localspec.plan.load_plan import EncoderPlan  # noqa: PLC0415 - as above
+    from localspec.plan.load_plan import EncoderFile  # noqa: PLC0415 - as above
     from localspec.plan.memory import model_shape  # noqa: PLC0415 - as above
 
     registry = load_registry()
@@ -385,7 +385,7 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
         encoder = encoder_plan(file, request, model_shape(header), free)
     except LocalspecError as error:
         yield Fact("mmproj", str(error), "warning")
-        encoder = EncoderPlan()
+        encoder = EncoderFile()
     draft_options = free.draft_load(request, options)
     outlook = forecast(header, small, options, draft_options, free, encoder.size)
     name = target if small is None else f"{target} with {draft_model}"

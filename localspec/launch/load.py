@@ -55,7 +55,7 @@ from localspec.plan.facts import free_memory
 from localspec.plan.fit import PlaceUse
 from localspec.plan.load_plan import TEXT_ONLY, LoadPlan
 from localspec.plan.payoff import is_idle
-from localspec.plan.settle import MeasuredPair, Settled, branches, price, settle, shared_chunk
+from localspec.plan.settle import Settled, branches, price, settle, shared_chunk
 from localspec.resources import Usage
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir
@@ -247,8 +247,9 @@ class _Loading:
         free = free_memory() if self.plan.fit and self.plan.parallel != 1 else None
         if free is not None and free.ram_bytes is not None and self.plan.plain is not None:
             free = replace(free, ram_bytes=free.ram_bytes - self.plan.plain.held_bytes)
-        measured = MeasuredPair(options, target.on_gpu, costs, exact, free)
-        settled = settle(self.plan, measured, at_most=self.at_most)
+        settled = settle(
+            self.plan, options, costs, exact, free, on_gpu=target.on_gpu, at_most=self.at_most
+        )
         self.plan = settled.plan
         self.notes += settled.notes
         if draft_model is not None and not settled.drafts:

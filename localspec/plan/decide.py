@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from localspec.calibration.measurements import Measurements
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.errors import (
     LocalspecError,
@@ -23,17 +24,11 @@ from localspec.models.registry import Registry
 from localspec.models.requested import named_models
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.draft_mode import AUTO, DraftMode, draft_modes
-from localspec.plan.facts import (
-    EncoderFacts,
-    Facts,
-    FileFacts,
-    HeadsFacts,
-    PairFacts,
-)
+from localspec.plan.facts import Facts, FileFacts, HeadsFacts, PairFacts
 from localspec.plan.fit import FreeMemory, PairLoad
-from localspec.plan.load_plan import TEXT_ONLY, EncoderPlan, LoadPlan
+from localspec.plan.load_plan import TEXT_ONLY, EncoderFile, LoadPlan
 from localspec.plan.memory import USUAL_N_CTX, ModelShape
-from localspec.plan.payoff import Costs, NamedModel, never_pays, not_taken
+from localspec.plan.payoff import NamedModel, Note, never_pays, not_taken
 from localspec.storage.files import size_text
 
 
@@ -94,16 +89,12 @@ def wanted(wish: Wish, registry: Registry) -> list[str]:
     return [target, draft_model] if any(mode.may_use_draft_model for mode in modes) else [target]
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What to tell the user; `once`, if it says anything, tells it from others that are told once on a machine."""
-
-    text: str
-    once: str = ""
-
-
 def take(
-    wish: Wish, models: Sequence[NamedModel], default_pair: str, costs: Costs, free: FreeMemory
+    wish: Wish,
+    models: Sequence[NamedModel],
+    default_pair: str,
+    costs: Measurements,
+    free: FreeMemory,
 ) -> tuple[tuple[NamedModel, ...], list[Note]]:
     """Return which of the models that were asked for are fetched, and loaded if they fit, and notes about the others.
 
@@ -124,7 +115,7 @@ def take(
         name, load = launch.pair or default_pair, launch.target_load
         if (left := not_taken(name, models[0], models[1], load, costs, free)) is not None:
             models = models[:1]
-            notes += [Note(left.text, left.once)] if left.text else []
+            notes += [left] if left.text else []
     if newer := target.newer:
         has_heads = len(newer) > 1 or newer[0].heads is not None
         names = " ".join(each.name for each in newer)
@@ -233,28 +224,25 @@ def _with_plain(plan: LoadPlan, facts: Facts) -> LoadPlan:
 
 
 def encoder_plan(
-    file: EncoderFacts, launch: LaunchOptions, target: ModelShape | None, free: FreeMemory
-) -> EncoderPlan:
+    file: EncoderFile, launch: LaunchOptions, target: ModelShape | None, free: FreeMemory
+) -> EncoderFile:
     """Return the encoders that a target is loaded with.
 
     Raises:
         ModelUnavailable, ModelFileError: the named file is not there, or is no sound GGUF.
         PairMismatch: it has no encoders for this target.
     """
-    if file.path is None:
-        return EncoderPlan(takes=file.takes)
     if file.error is not None:
         if file.named or not isinstance(file.error, ModelFileError | PairMismatch):
             raise file.error
-        return EncoderPlan(notes=(f"{TEXT_ONLY}: {file.error}",))
-    plan = EncoderPlan(file.path, file.size, file.most_tokens, named=file.named)
-    if not file.named and launch.fit:
+        return EncoderFile(notes=(f"{TEXT_ONLY}: {file.error}",))
+    if file.path is not None and not file.named and launch.fit:
         try:
             PairLoad(target, options=launch.target_load, encoder_bytes=file.size).fit(free)
         except ModelLoadError:
             why = f"free memory does not hold its encoders of {size_text(file.size)} as well"
-            return EncoderPlan(notes=(f"{TEXT_ONLY}: {why}",))
-    return plan
+            return EncoderFile(notes=(f"{TEXT_ONLY}: {why}",))
+    return file
 
 
 def for_many(options: LoadOptions, *, on_gpu: bool) -> LoadOptions:

@@ -5,14 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.calibration.calibrated import (
-    StoredCosts,
-    stored_costs,
-    stored_heads_costs,
-    stored_reading,
-)
-from localspec.decoding.costs import PassCosts
-from localspec.decoding.model import Role
+from localspec.calibration.measurements import Measurements
 from localspec.errors import LocalspecError, ModelFileError, PairMismatch
 from localspec.llama.devices import devices
 from localspec.models.architectures import (
@@ -29,21 +22,20 @@ from localspec.models.entries import ModelEntry
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.mmproj import mmproj_of, takes, why_no_mmproj
 from localspec.models.names import look_up
-from localspec.models.registry import Registry, load_registry
+from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.fit import FreeMemory
+from localspec.plan.load_plan import EncoderFile
 from localspec.plan.memory import ModelShape, encoder_bytes, heads_shape, model_shape, most_tokens
-from localspec.plan.payoff import Costs, NamedModel, NotTaken, could_pay, not_taken
+from localspec.plan.payoff import NamedModel, Note, could_pay, not_taken
 from localspec.resources import free_ram_bytes
 from localspec.storage.paths import data_dir, shown
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-_LEAST_BYTES = 400_000_000  # passes of less cost something else than reading weights
 
 
 def free_memory() -> FreeMemory:
@@ -54,37 +46,6 @@ def free_memory() -> FreeMemory:
 def known_devices() -> FreeMemory:
     """Return the devices alone."""
     return FreeMemory(None, tuple(devices()))
-
-
-class Measurements:
-    """What was measured on this machine, see `Costs`: read when asked, since with which options depends on what is decided."""
-
-    def of(
-        self, file: Path, options: LoadOptions, role: Role, lora: Path | None = None
-    ) -> StoredCosts | None:
-        """Return the costs of a model's passes."""
-        return stored_costs(file, options, role, lora)
-
-    def of_heads(self, file: Path, options: LoadOptions) -> StoredCosts | None:
-        """Return those of the heads in a file."""
-        return stored_heads_costs(file, options)
-
-    def of_reading(self, file: Path, options: LoadOptions) -> StoredCosts | None:
-        """Return those of the passes of a model's prompts."""
-        return stored_reading(file, options)
-
-    def largest(self, options: LoadOptions) -> PassCosts | None:
-        """Return those of the largest target that was measured on a quiet machine."""
-        # Few starts have a draft model to judge.
-        from localspec.models.inventory import inventory  # noqa: PLC0415
-
-        here = inventory(load_registry(), Store(data_dir()))
-        for item in sorted(here, key=lambda each: -each.entry.read_bytes):
-            if item.path is not None and item.entry.read_bytes >= _LEAST_BYTES:
-                stored = stored_costs(item.path, options, Role.TARGET)
-                if stored is not None and stored.sure:
-                    return stored.costs
-        return None
 
 
 def name_models(
@@ -195,27 +156,6 @@ class PairFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderFacts:
-    """The file of a target's encoders of pictures and sounds.
-
-    Args:
-        path: the file that was named, or else the target's own; None without one.
-        named: whether the user named it.
-        takes: how the target could be loaded to take pictures or sounds, by the kind; empty where it could not.
-        size: what the encoders take, in bytes.
-        most_tokens: of a picture.
-        error: why it is of no use.
-    """
-
-    path: Path | None = None
-    named: bool = False
-    takes: Mapping[str, str] = field(default_factory=dict)
-    size: int = 0
-    most_tokens: int = 0
-    error: LocalspecError | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """What there is to decide by.
 
@@ -237,10 +177,10 @@ class Facts:
     mtp: MtpFacts
     draft_model: FileFacts | None
     pair: PairFacts | None
-    encoder: EncoderFacts
+    encoder: EncoderFile
     adapter: tuple[Path, LocalspecError | None] | None
     free: FreeMemory
-    costs: Costs
+    costs: Measurements
     notes: tuple[str, ...] = ()
 
     @property
@@ -340,14 +280,14 @@ def _adapter(
 
 def encoder_facts(
     launch: LaunchOptions, target: ModelEntry | Path, header: GgufHeader
-) -> EncoderFacts:
+) -> EncoderFile:
     """Return the file of a target's encoders: the one that was named, or its own."""
     named = None if launch.reads_text_only or launch.mmproj is None else launch.mmproj
     path = mmproj_of(target) if named is None else Path(named).expanduser()
     if path is None or launch.reads_text_only:
         name = target.name if isinstance(target, ModelEntry) else header.name
         how = f"{name} without --mmproj off" if path else f"{name} after `localspec pull {name}`"
-        return EncoderFacts(takes=dict.fromkeys(takes(target), how))
+        return EncoderFile(takes=dict.fromkeys(takes(target), how))
     try:
         mmproj = read_header(path)
         reason = why_no_mmproj(header, mmproj)
@@ -355,8 +295,8 @@ def encoder_facts(
             raise PairMismatch(f"{shown(path)} {reason}: give its own file with --mmproj, or off")
         size, tokens = encoder_bytes(mmproj), most_tokens(mmproj)
     except LocalspecError as error:
-        return EncoderFacts(path, named is not None, error=error)
-    return EncoderFacts(path, named is not None, size=size, most_tokens=tokens)
+        return EncoderFile(path, named is not None, error=error)
+    return EncoderFile(path, named is not None, size=size, most_tokens=tokens)
 
 
 def drafts_could_pay(target: ModelEntry, draft_model: ModelEntry) -> bool | None:
@@ -368,12 +308,12 @@ def drafts_could_pay(target: ModelEntry, draft_model: ModelEntry) -> bool | None
 
 def why_not_pulled(
     pair: str, target: ModelEntry | Path, draft_model: ModelEntry | Path
-) -> NotTaken | None:
+) -> Note | None:
     """Return why a pair is fetched without its draft model; None where it comes with it, being here or worth it."""
     store = Store(data_dir())
     models = [
         NamedModel(pair, each, each if isinstance(each, Path) else store.path_of(each))
         for each in (target, draft_model)
     ]
-    left = not_taken(pair, models[0], models[1], LoadOptions(), Measurements(), known_devices())
-    return None if left is None or left.pays else replace(left, target_here=False)
+    costs, free = Measurements(), known_devices()
+    return not_taken(pair, models[0], models[1], LoadOptions(), costs, free, pulled=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
+from localspec.errors import LocalspecError
 from localspec.models.architectures import Heads
 from localspec.options import LoadOptions
 from localspec.plan.draft_mode import DraftMode, draft_mode
@@ -23,24 +24,26 @@ TEXT_ONLY = "the target reads text only"
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderPlan:
-    """The encoders of pictures and sounds that a target is loaded with.
+class EncoderFile:
+    """The encoders of pictures and sounds of a target.
 
     Args:
-        path: their file, `mmproj`; None for text only.
+        path: their file, `mmproj`: the one that was named, or else the target's own; None for text only.
+        named: whether the user named it.
+        takes: how the target could be loaded to take pictures or sounds, by the kind; empty where it could not, or is.
         size: what they take, in bytes.
         most_tokens: of a picture, as far as that is known.
-        named: whether the user named that file.
-        notes: why there are none, a sentence each.
-        takes: how the target could be loaded to take pictures or sounds, by the kind; empty where it could not, or is.
+        error: why the file is of no use.
+        notes: why they are left out, a sentence each.
     """
 
     path: Path | None = None
+    named: bool = False
+    takes: Mapping[str, str] = field(default_factory=dict)
     size: int = 0
     most_tokens: int = 0
-    named: bool = False
+    error: LocalspecError | None = None
     notes: tuple[str, ...] = ()
-    takes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class LoadPlan:
     heads: Heads | None = None
     corrections: Mapping[Path, Mapping[str, int]] = field(default_factory=dict)
     normal: "Mapping[Path, NDArray[np.bool_] | None]" = field(default_factory=dict, compare=False)
-    encoder: EncoderPlan = field(default_factory=EncoderPlan)
+    encoder: EncoderFile = field(default_factory=EncoderFile)
     pair: PairLoad | None = field(default=None, compare=False)
     plain: "PlainCopy | None" = None
 

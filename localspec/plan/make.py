@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from localspec.calibration.measurements import Measurements
 from localspec.entry_points import prepare_engine
 from localspec.errors import MemoryShort
 from localspec.messages import Held
@@ -11,14 +12,7 @@ from localspec.models.registry import load_registry
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
 from localspec.plan.decide import Refusal, Wish, decide, take, wanted
-from localspec.plan.facts import (
-    Facts,
-    Measurements,
-    fetched,
-    gather,
-    known_devices,
-    name_models,
-)
+from localspec.plan.facts import Facts, fetched, gather, known_devices, name_models
 from localspec.plan.load_plan import LoadPlan
 from localspec.storage.paths import first_time
 

@@ -5,9 +5,9 @@ Pure: what was measured comes in; why a draft model stays out comes out. Whether
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from localspec.calibration.calibrated import StoredCosts
+from localspec.calibration.measurements import Measurements
 from localspec.decoding.costs import (
     DOUBT,
     WORTH_TRYING,
@@ -25,24 +25,6 @@ from localspec.storage.files import size_text
 
 if TYPE_CHECKING:
     from localspec.plan.load_plan import LoadPlan
-
-
-class Costs(Protocol):
-    """What passes cost that were measured on this machine; None where they were not."""
-
-    def of(
-        self, file: Path, options: LoadOptions, role: Role, lora: Path | None = None
-    ) -> StoredCosts | None:
-        """Return those of a model's passes, loaded so."""
-
-    def of_heads(self, file: Path, options: LoadOptions) -> StoredCosts | None:
-        """Return those of the heads in a file."""
-
-    def of_reading(self, file: Path, options: LoadOptions) -> StoredCosts | None:
-        """Return those of the passes of a model's prompts, loaded so."""
-
-    def largest(self, options: LoadOptions) -> PassCosts | None:
-        """Return those of the largest target that was measured on a quiet machine, if its passes mostly read weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,46 +45,18 @@ class NamedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class NotTaken:
-    """A draft model, or a file of heads, that is not on this machine, and stays out.
+class Note:
+    """What to tell the user; empty for nothing. `once`, if it says anything, tells it from others that are told once on a machine."""
 
-    Args:
-        pair: name of its pair.
-        model: the draft model.
-        pays: whether it could pay; None where that is not sure.
-        target_here: whether the target is on this machine; beside it nothing is fetched unasked.
-    """
-
-    pair: str
-    model: ModelEntry
-    pays: bool | None
-    target_here: bool = False
-
-    @property
-    def once(self) -> str:
-        """What tells its notice from others where it is told once; empty where it is told each time, or never."""
-        return f"draft model of {self.pair}" if self.target_here and self.pays else ""
-
-    @property
-    def text(self) -> str:
-        """The notice; empty where there is nothing to tell: beside a target that is here, of what would not pay."""
-        what = "the file of heads" if self.model.heads else "the draft model"
-        described = f"{what} {self.model.name} ({size_text(self.model.size_bytes)})"
-        how = f"`localspec pull {self.pair} --with-draft` downloads it"
-        if self.target_here:
-            faster = f"{described} could make answers faster on this machine: {how}"
-            return faster if self.pays else ""
-        verb = "may" if self.pays is None else "would"
-        return (
-            f"{described} is not downloaded, because it {verb} not make this machine faster: {how}"
-        )
+    text: str = ""
+    once: str = ""
 
 
 def could_pay(
     target: ModelEntry,
     draft_model: ModelEntry,
     options: LoadOptions,
-    costs: Costs,
+    costs: Measurements,
     *,
     path: Path | None,
     on_gpu: bool,
@@ -147,10 +101,15 @@ def not_taken(
     target: NamedModel,
     draft_model: NamedModel,
     options: LoadOptions,
-    costs: Costs,
+    costs: Measurements,
     free: FreeMemory,
-) -> NotTaken | None:
-    """Return why a draft model stays out that `auto` may use and nothing else needs; None where it is here, or worth its download."""
+    *,
+    pulled: bool = False,
+) -> Note | None:
+    """Return a note on a draft model that stays out, which `auto` may use and nothing else needs; None where it is here, or worth its download.
+
+    Beside a target that is here nothing is fetched unasked, unless the pair is `pulled`.
+    """
     big, small = target.model, draft_model.model
     if isinstance(big, Path) or isinstance(small, Path) or draft_model.path is not None:
         return None
@@ -158,11 +117,20 @@ def not_taken(
         return None
     on_gpu = bool(free.gpus(options))
     pays = could_pay(big, small, options, costs, path=target.path, on_gpu=on_gpu)
-    here = target.path is not None
-    return None if pays and not here else NotTaken(pair, small, pays, here)
+    what = "the file of heads" if small.heads else "the draft model"
+    described = f"{what} {small.name} ({size_text(small.size_bytes)})"
+    how = f"`localspec pull {pair} --with-draft` downloads it"
+    if pulled or target.path is None:
+        verb = "may" if pays is None else "would"
+        why = (
+            f"{described} is not downloaded, because it {verb} not make this machine faster: {how}"
+        )
+        return None if pays else Note(why)
+    faster = f"{described} could make answers faster on this machine: {how}"
+    return Note(faster, f"draft model of {pair}") if pays else Note()
 
 
-def never_pays(plan: "LoadPlan", costs: Costs) -> PairCosts | None:
+def never_pays(plan: "LoadPlan", costs: Measurements) -> PairCosts | None:
     """Return what the pair costs where only `auto` wants the draft model or the heads, and they never pay.
 
     Where that is not sure, they are loaded, and measured with the target.

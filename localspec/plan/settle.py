@@ -27,25 +27,6 @@ _LEAST_CHUNK = 64
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredPair:
-    """What is known of models once they are loaded.
-
-    Args:
-        options: how sequences of the target are made.
-        on_gpu: whether layers of the target are on a GPU.
-        costs: what passes take; None where nothing depends on it.
-        exact: how wide passes may be that change no bit; None where any may.
-        free: what is free beside the weights; None where that does not matter.
-    """
-
-    options: LoadOptions
-    on_gpu: bool
-    costs: PairCosts | None
-    exact: SafeWidths | None
-    free: FreeMemory | None
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """What is made of the models.
 
@@ -80,23 +61,35 @@ class Settled:
         return 0 if exact.fixed and self.plan.heads is not None else exact.longest - 1
 
 
-def settle(plan: LoadPlan, measured: MeasuredPair, *, at_most: bool = False) -> Settled:
+def settle(
+    plan: LoadPlan,
+    options: LoadOptions,
+    costs: PairCosts | None,
+    exact: SafeWidths | None,
+    free: FreeMemory | None = None,
+    *,
+    on_gpu: bool,
+    at_most: bool = False,
+) -> Settled:
     """Return what is made of models that were loaded by a plan.
 
     Args:
         plan: without a draft model that cannot draft.
-        measured: what is known of them.
+        options: how sequences of the target are made.
+        costs: what passes take; None where nothing depends on it.
+        exact: how wide passes may be that change no bit; None where any may.
+        free: what is free beside the weights; None where that does not matter.
+        on_gpu: whether layers of the target are on a GPU.
         at_most: whether fewer will do.
 
     Raises:
         MemoryShort: there is no memory for so many sequences.
     """
-    costs, exact, count = measured.costs, measured.exact, 1
-    notes, drafts = tuple[str, ...](), plan.draft_model is not None
+    count, notes, drafts = 1, tuple[str, ...](), plan.draft_model is not None
     if plan.parallel != 1:
-        count, notes = _count(plan, measured, at_most=at_most)
+        count, notes = _count(plan, options, costs, exact, free, at_most=at_most)
         drafts = drafts and not is_idle(plan, costs, count)
-        if exact is not None and count > 1 and measured.on_gpu:
+        if exact is not None and count > 1 and on_gpu:
             # There, padded passes were never measured with several.
             exact = replace(exact, fixed=0, most=0, price=0.0)
     if exact is not None and exact.fixed:
@@ -106,18 +99,25 @@ def settle(plan: LoadPlan, measured: MeasuredPair, *, at_most: bool = False) -> 
     return Settled(plan, count, costs, exact, drafts, notes)
 
 
-def _count(plan: LoadPlan, measured: MeasuredPair, *, at_most: bool) -> tuple[int, tuple[str, ...]]:
+def _count(
+    plan: LoadPlan,
+    options: LoadOptions,
+    costs: PairCosts | None,
+    exact: SafeWidths | None,
+    free: FreeMemory | None,
+    *,
+    at_most: bool,
+) -> tuple[int, tuple[str, ...]]:
     """Return how many sequences there are to be, and what to tell about that."""
-    costs, exact, options, notes = measured.costs, measured.exact, measured.options, list[str]()
-    wanted = plan.parallel
+    wanted, notes = plan.parallel, list[str]()
     assert costs is not None, "they are measured for several"  # noqa: S101
     # Padded passes are of one sequence each, so that several gain nothing.
     safe = MOST_SEQUENCES if exact is None else 1 if exact.fixed else exact.longest
     fits = None
-    if measured.free is not None and plan.pair is not None:
+    if free is not None and plan.pair is not None:
         pair = replace(plan.pair, options=options, draft_options=plan.draft_options)
         pair = pair if plan.drafts_by_passes else pair.undrafted()
-        fits = pair.sequences(measured.free)
+        fits = pair.sequences(free)
     holds = MOST_SEQUENCES if fits is None else min(fits, MOST_SEQUENCES)
     if wanted is not None and wanted > holds and at_most:
         notes.append(f"{wanted} answers at a time do not fit into the free memory")

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.calibration.calibrated import StoredCosts
+from localspec.calibration.measurements import Measurements
 from localspec.cli.main import localspec
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
@@ -38,7 +39,7 @@ DECIDED: list[tuple[Facts, Wish, LoadPlan | Refusal]] = []
 """What was decided on the way to the rows, by which facts."""
 
 
-class TableCosts:
+class TableCosts(Measurements):
     """What was measured, see `Costs`, as a case says it."""
 
     def __init__(self, case: Case) -> None:
