@@ -11,12 +11,13 @@ from localspec.llama.devices import Device
 from localspec.messages import Held
 from localspec.models.architectures import heads_in
 from localspec.models.gguf import GgufHeader, parse_header, read_header
+from localspec.models.shape import model_shape, target_rows_bytes
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan import facts as fitting
 from localspec.plan.facts import free_memory
 from localspec.plan.fit import Machine, PairLoad, Place, PlaceUse, forecast
 from localspec.plan.make import make_plan
-from localspec.plan.memory import layer_kv_bytes, model_shape, target_rows_bytes
+from localspec.plan.memory import kv_bytes
 from localspec.plugins.serve.http import status_of
 from localspec.resources import Usage
 from tests.llama.tiny_models import write_qwen35
@@ -190,7 +191,7 @@ def test_heads_that_are_not_loaded_yet_leave_less_room_for_sequences(
         shapes = model_shape(headers[0]), model_shape(file)
     assert heads is not None
     target, own = (each for each in shapes if each is not None)
-    caches = sum(layer_kv_bytes(layer, options) for layer in (*target.layers, *own.layers))
+    caches = kv_bytes((*target.layers, *own.layers), options)
     of_each = caches + target_rows_bytes(target, heads)
     assert counts[0] - counts[1] == pytest.approx(own.output_bytes / of_each, abs=1)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from localspec.calibration.calibrated import StoredCosts
+from localspec.calibration.measurements import Measurements
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts, draft_model_could_win
 from localspec.errors import (
@@ -155,7 +156,7 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
     monkeypatch.setattr(
         "localspec.calibration.measurements.stored_costs", lambda file, *_: known[file]
     )
-    assert payoff.never_pays(plan, facts.Measurements()) == (None if wins else costs)
+    assert payoff.never_pays(plan, Measurements()) == (None if wins else costs)
     assert payoff.is_idle(plan, costs, 1) is not wins
 
 

@@ -359,9 +359,9 @@ def memory(root: Path, values: Mapping[str, Any] | None = None) -> Iterator[Fact
         values: of the settings, by their names; by default those in force.
     """
     # Few of what is examined is a plan.
+    from localspec.models.shape import model_shape  # noqa: PLC0415 - as above
     from localspec.plan.decide import encoder_plan  # noqa: PLC0415
     from localspec.plan.load_plan import EncoderFile  # noqa: PLC0415 - as above
-    from localspec.plan.memory import model_shape  # noqa: PLC0415 - as above
 
     registry = load_registry()
     try:

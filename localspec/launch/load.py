@@ -6,7 +6,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from localspec.calibration.calibrated import (
     calibrated,
@@ -93,7 +93,6 @@ class Runtime:
         drafting: what it can draft with.
         costs: of the pair's passes; also of a draft model that was left out. None if unknown.
         target: the target's first sequence.
-        identity: tells apart what models evaluated: of the same pictures, another encoder makes something else.
         held: the memory that it holds.
     """
 
@@ -101,7 +100,6 @@ class Runtime:
     drafting: Drafting
     costs: PairCosts | None
     target: LlamaSequence
-    identity: str
     held: Held = field(default_factory=Held)
 
     def policy(self, mode: str, slot: int) -> Policy:
@@ -184,18 +182,22 @@ class _Loading:
         plan = self.plan
         mtp = plan.heads is not None and plan.heads.is_mtp
         if self._begins_plain():
-            self.repacked = self._beside(partial(self._target, self.ends, plain=False))
+            load = partial(self._loaded, plan.target, plan.options, self.ends)
+            self.repacked = self._beside(load)
             self._identify(plan.target)
             target = self._plain_copy(self.cancel)
         else:
             target = self._model(plan.target, plan.options, mtp=mtp)
         self._load_encoder(target)
         options = self._trained_for(target, plan.options)
+        sequences = partial(
+            LlamaSequences, target, self.cancel, pass_s=self._pass_s, encoder=self.encoder
+        )
         if plan.parallel == 1:
             rows = max(options.max_rows, FIXED_WIDTH if plan.exact else 1)
             most_branches = branches(plan, on_gpu=target.on_gpu)
             at_first = options if self.repacked is None else replace(options, n_ctx=_AT_FIRST)
-            targets = self._sequences(target, at_first, 1, rows, branches=most_branches)
+            targets = sequences(at_first, 1, rows, branches=most_branches)
             most_removed = targets.native.most_removed
         else:
             most_removed, options = self._for_several(target, options)
@@ -207,8 +209,7 @@ class _Loading:
         settled = self._settled(target, draft_model, options, can_draft=can_draft)
         count, exact = settled.count, settled.exact
         if plan.parallel != 1:
-            rows, sharing = settled.most_rows, not plan.exact
-            targets = self._sequences(target, options, count, rows, sharing=sharing)
+            targets = sequences(options, count, settled.most_rows, sharing=not plan.exact)
             most_removed = targets.native.most_removed
         if exact is not None and exact.fixed:
             targets.fix_width(exact.fixed, exact.most)
@@ -224,13 +225,20 @@ class _Loading:
         elif draft_model is not None and settled.drafts:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
             draft_models = self._draft_sequences(draft_model, small, count, longest)
-        taken = self._taken(targets, draft_models)
+        return self._assembled(targets, draft_models, costs, longest, count, observe)
+
+    def _held(
+        self, targets: LlamaSequences, draft_models: "LlamaSequences | DraftHeads | None"
+    ) -> Held:
+        """Return the memory that is taken, and note what of it was not planned."""
+        contexts = [targets.native.allocated]
+        contexts += [] if draft_models is None else [draft_models.native.allocated]
+        taken = together([*(model.allocated for model in self.models), *contexts])
         # Several sequences were not planned.
-        self.notes += unforeseen(plan.uses if count == 1 else (), taken)
-        runtime = self._assembled(targets, draft_models, costs, longest, count, observe)
+        self.notes += unforeseen(self.plan.uses if len(targets.views) == 1 else (), taken)
         encoders = {} if self.encoder is None else self.encoder.allocated
         held = Held({name: each.total_bytes for name, each in encoders.items()})
-        return replace(runtime, held=held + held_of(taken, self.plan, on_gpu=target.on_gpu))
+        return held + held_of(taken, self.plan, on_gpu=targets.views[0].model.on_gpu)
 
     def _settled(
         self,
@@ -274,7 +282,7 @@ class _Loading:
             return None if plain is None else plain.rule
         from localspec.plan.reading import rule_of  # noqa: PLC0415 - measured once
 
-        measuring = self._measuring(f"{plan.name(Role.TARGET)} for reading")
+        measuring = self._progress(Measuring, f"{plan.name(Role.TARGET)} for reading")
         ways = (
             (plan.options, lambda: target),
             (plain.options, partial(self._plain_copy, self.cancel)),
@@ -294,18 +302,8 @@ class _Loading:
     def _plain_copy(self, cancel: CancelFlag) -> LlamaModel:
         """Return the plain copy of the target; it is loaded once."""
         if self.plain_model is None:
-            self.plain_model = self._target(cancel, plain=True)
+            self.plain_model = self._loaded(self.plan.target, self.plan.options, cancel, plain=True)
         return self.plain_model
-
-    def _target(self, cancel: CancelFlag, *, plain: bool) -> LlamaModel:
-        """Return the target, loaded without a word about it."""
-        file, plan = self.plan.target, self.plan
-        changes, normal = plan.corrections.get(file), plan.normal.get(file)
-        model = LlamaModel(
-            file, plan.options, cancel, corrections=changes, normal=normal, plain=plain
-        )
-        self.models.append(model)
-        return model
 
     def _beside(self, make: Callable[[], T]) -> "Future[T]":
         """Have something made in a thread."""
@@ -389,7 +387,8 @@ class _Loading:
         parallel: int,
         observe: Observe | None,
     ) -> Runtime:
-        plan, vocabulary = self.plan, targets.views[0].model.vocabulary
+        plan, held = self.plan, self._held(targets, draft_models)
+        vocabulary = targets.views[0].model.vocabulary
         shared, observers = dict[str, Any](), tuple[Observer, ...]()
         if observe is not None and (why_not := why_not_recorded()) is not None:
             self.notes.append(why_not)
@@ -430,7 +429,8 @@ class _Loading:
             grammar=Grammars(vocabulary),
             fim=vocabulary.fim(),
             media=self.encoder,
-            model_for=self._model_for,
+            # Itself, loaded otherwise, or another model.
+            model_for=lambda kind: plan.encoder.takes.get(kind) or model_that_takes(kind),
             costs=known,
             check=self.files.check,
             longest=targets.views[0].model.n_ctx_train,
@@ -456,45 +456,29 @@ class _Loading:
             reads=reads,
             exact=plan.exact,
         )
-        return Runtime(assistant, drafting, known, targets.views[0], self.identity)
-
-    def _model_for(self, kind: Literal["image", "audio"]) -> str | None:
-        """Return what takes pictures, or sounds, where this target does not: itself, loaded otherwise, or another model."""
-        return self.plan.encoder.takes.get(kind) or model_that_takes(kind)
-
-    def _taken(
-        self, targets: LlamaSequences, draft_models: "LlamaSequences | DraftHeads | None"
-    ) -> dict[str, Usage]:
-        """Return what llama.cpp allocated, by places."""
-        contexts = [targets.native.allocated]
-        if draft_models is not None:
-            contexts.append(draft_models.native.allocated)
-        return together([*(model.allocated for model in self.models), *contexts])
+        return Runtime(assistant, drafting, known, targets.views[0], held)
 
     def _model(
-        self,
-        path: Path,
-        options: LoadOptions,
-        lora: Path | None = None,
-        *,
-        mtp: bool = False,
-        is_heads: bool = False,
+        self, path: Path, options: LoadOptions, lora: Path | None = None, **how: bool
     ) -> LlamaModel:
-        name = self.plan.names[path]
+        """Return a model that is reported and noted as it is loaded."""
         self._identify(path)
         if lora is not None:
             self.files.note(lora)
-        model = LlamaModel(
-            path,
-            options,
-            self.cancel,
-            lambda share: self.report(Loading(name, share)),
-            lora,
-            mtp=mtp,
-            is_heads=is_heads,
-            corrections=self.plan.corrections.get(path),
-            normal=self.plan.normal.get(path),
-        )
+        name = self.plan.names[path]
+        report = self._progress(Loading, name)
+        return self._loaded(path, options, self.cancel, report, lora=lora, **how)
+
+    def _loaded(
+        self,
+        path: Path,
+        options: LoadOptions,
+        cancel: CancelFlag,
+        report: Callable[[float], None] | None = None,
+        **how: Any,
+    ) -> LlamaModel:
+        changes, normal = self.plan.corrections.get(path), self.plan.normal.get(path)
+        model = LlamaModel(path, options, cancel, report, corrections=changes, normal=normal, **how)
         self.models.append(model)
         return model
 
@@ -530,29 +514,6 @@ class _Loading:
             return context.native.most_removed, replace(options, max_rows=rows)
         finally:
             context.close()
-
-    def _sequences(
-        self,
-        model: LlamaModel,
-        options: LoadOptions,
-        count: int,
-        rows: int,
-        *,
-        sharing: bool = True,
-        branches: int = 0,
-    ) -> LlamaSequences:
-        """Return sequences of the target."""
-        return LlamaSequences(
-            model,
-            self.cancel,
-            options,
-            count,
-            rows,
-            sharing=sharing,
-            branches=branches,
-            pass_s=self._pass_s,
-            encoder=self.encoder,
-        )
 
     def _draft_model(self, options: LoadOptions) -> LlamaModel | None:
         path = self.plan.draft_model
@@ -615,7 +576,7 @@ class _Loading:
 
     def _with_heads(self, costs: PairCosts, heads: "DraftHeads") -> PairCosts:
         name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
-        measured = calibrated_heads(heads, self._measuring(f"heads of {name}"))
+        measured = calibrated_heads(heads, self._progress(Measuring, f"heads of {name}"))
         assert self.plan.heads is not None, "they are its heads"  # noqa: S101
         sure, of_block = costs.sure and measured.sure, self.plan.heads.block is not None
         at_best = at_best_of(self.plan.heads.accepted)
@@ -639,8 +600,10 @@ class _Loading:
         self._let_go(model)
         return None
 
-    def _measuring(self, name: str) -> Callable[[float], None]:
-        return lambda share: self.report(Measuring(name, share))
+    def _progress(
+        self, kind: type[Loading] | type[Measuring], name: str
+    ) -> Callable[[float], None]:
+        return lambda share: self.report(kind(name, share))
 
     def _let_go(self, model: LlamaModel) -> None:
         self.models.remove(model)
@@ -661,14 +624,14 @@ class _Loading:
                 target,
                 draft_model,
                 self.cancel,
-                lambda role, share, again: self._measuring(
-                    plan.name(role) + MEASURED_AGAIN * again
+                lambda role, share, again: self._progress(
+                    Measuring, plan.name(role) + MEASURED_AGAIN * again
                 )(share),
             )
             costs = measured.costs
             self.notes += measured.notes
         if plan.exact:  # without drafts, too: all passes have the width that drafts need
-            measuring = self._measuring(f"{plan.name(Role.TARGET)} for --exact")
+            measuring = self._progress(Measuring, f"{plan.name(Role.TARGET)} for --exact")
             exact = calibrated_widths(target, self.cancel, measuring)
         return costs, exact
 

@@ -22,12 +22,13 @@ from localspec.messages import Held
 from localspec.models.entries import ModelEntry
 from localspec.models.registry import Registry
 from localspec.models.requested import named_models
+from localspec.models.shape import ModelShape
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.draft_mode import AUTO, DraftMode, draft_modes
 from localspec.plan.facts import Facts, FileFacts, HeadsFacts, PairFacts
 from localspec.plan.fit import FreeMemory, PairLoad
 from localspec.plan.load_plan import TEXT_ONLY, EncoderFile, LoadPlan
-from localspec.plan.memory import USUAL_N_CTX, ModelShape
+from localspec.plan.memory import USUAL_N_CTX
 from localspec.plan.payoff import NamedModel, Note, never_pays, not_taken
 from localspec.storage.files import size_text
 

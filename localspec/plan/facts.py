@@ -23,12 +23,12 @@ from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.mmproj import mmproj_of, takes, why_no_mmproj
 from localspec.models.names import look_up
 from localspec.models.registry import Registry
+from localspec.models.shape import ModelShape, encoder_bytes, heads_shape, model_shape, most_tokens
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.fit import FreeMemory
 from localspec.plan.load_plan import EncoderFile
-from localspec.plan.memory import ModelShape, encoder_bytes, heads_shape, model_shape, most_tokens
 from localspec.plan.payoff import NamedModel, Note, could_pay, not_taken
 from localspec.resources import free_ram_bytes
 from localspec.storage.paths import data_dir, shown

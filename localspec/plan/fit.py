@@ -17,16 +17,9 @@ from localspec.llama.devices import REMOTE, Device, placed_on
 from localspec.messages import Held
 from localspec.models.architectures import Heads, heads_of
 from localspec.models.gguf import GgufHeader
+from localspec.models.shape import ModelShape, heads_shape, model_shape, target_rows_bytes
 from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
-from localspec.plan.memory import (
-    ModelShape,
-    context_of,
-    heads_shape,
-    model_shape,
-    predict,
-    split_layers,
-    target_rows_bytes,
-)
+from localspec.plan.memory import context_of, predict, split_layers
 from localspec.resources import Usage
 from localspec.storage.files import size_text
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from localspec.calibration.calibrated import READ_WIDTH
 from localspec.decoding.costs import PassCosts
+from localspec.models.shape import ModelShape
 from localspec.options import LoadOptions
 from localspec.plan.fit import PlaceUse
-from localspec.plan.memory import ModelShape, layer_kv_bytes, predict, repacked_bytes
+from localspec.plan.memory import kv_bytes, predict, repacked_bytes
 
 MARGIN = 1.08
 """How many times faster the plain copy has to read: each first prompt waits for its context."""
@@ -75,7 +76,7 @@ def plain_copy(
         return None
     if options.loading(on_gpu=False) != "copy":
         return None
-    if repacked_bytes(shape) < _LEAST_SHARE * shape.weights_bytes:
+    if repacked_bytes(shape.layers) < _LEAST_SHARE * shape.weights_bytes:
         return None
     if any(layer.state_bytes for layer in shape.layers) or shape.masks > 1:
         return None  # of a state or a window no part can be cut off
@@ -84,7 +85,7 @@ def plain_copy(
     room = uses[0].place.usable_bytes - uses[0].needed_bytes
     if own.total_bytes > room:
         return None
-    token = sum(layer_kv_bytes(layer, replace(plain, n_ctx=256)) for layer in shape.layers) // 256
+    token = kv_bytes(shape.layers, replace(plain, n_ctx=256)) // 256
     return PlainCopy(plain, own.total_bytes, token)
 
 

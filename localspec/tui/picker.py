@@ -11,8 +11,9 @@ from localspec.models.gguf import read_model
 from localspec.models.names import resolve
 from localspec.models.registry import load_registry
 from localspec.models.repository import local_file
+from localspec.models.shape import model_shape
 from localspec.options import LoadOptions
-from localspec.plan.memory import layer_kv_bytes, model_shape
+from localspec.plan.memory import kv_bytes
 from localspec.plan.model_list import ModelRow, choices, measured_choices
 from localspec.resources import free_ram_bytes
 from localspec.session.model_lines import line
@@ -64,7 +65,7 @@ def larger_context(target: str, n_ctx: int, kv_type: str, prompt: int) -> Larger
 
     def cache_bytes(tokens: int) -> int:
         options = LoadOptions(tokens, kv_type)
-        return sum(layer_kv_bytes(layer, options) for layer in shape.layers)
+        return kv_bytes(shape.layers, options)
 
     more = cache_bytes(larger) - cache_bytes(n_ctx)
     return LargerContext(larger, more) if 0 < more <= _MOST_OF_FREE * free else None

@@ -20,9 +20,10 @@ from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.messages import Message
 from localspec.models.gguf import read_header
+from localspec.models.shape import model_shape
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.plan.make import make_plan
-from localspec.plan.memory import model_shape, predict
+from localspec.plan.memory import predict
 from tests.chat.answers import answers
 from tests.llama import tiny_models
 from tests.llama.test_memory_agrees import logged

@@ -17,9 +17,10 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.models.architectures import Heads, heads_of
 from localspec.models.gguf import read_header
+from localspec.models.shape import ModelShape, heads_shape, model_shape, target_rows_bytes
 from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
 from localspec.plan.fit import ModelLoad, load_of_heads
-from localspec.plan.memory import ModelShape, heads_shape, model_shape, predict, target_rows_bytes
+from localspec.plan.memory import predict
 from localspec.resources import Usage
 from tests.llama import tiny_models
 from tests.llama.tiny_gguf import write_model

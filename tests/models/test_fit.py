@@ -8,17 +8,11 @@ import pytest
 
 from localspec.errors import ModelLoadError
 from localspec.models.gguf import parse_header, read_header
+from localspec.models.shape import ModelShape, model_shape
 from localspec.options import LoadOptions
 from localspec.plan.fit import FitPlan, Machine, ModelLoad, Place
 from localspec.plan.fit import best_fit as fit_loads
-from localspec.plan.memory import (
-    ModelShape,
-    compute_bytes,
-    layer_kv_bytes,
-    model_shape,
-    predict,
-    split_layers,
-)
+from localspec.plan.memory import compute_bytes, kv_bytes, predict, split_layers
 from tests.models import shapes
 from tests.models.gguf_builder import Content, Tensor, build
 
@@ -283,15 +277,15 @@ def test_recurrent_layers_keep_a_state_whatever_the_context() -> None:
     assert (recurrent.k_width, recurrent.v_width) == (0, 0)
     assert (attention.k_width, attention.v_width, attention.state_bytes) == (8, 8, 0)
     state = 4 * (3 * (16 + 2 * 8) + 16 * 8)
-    assert recurrent.state_bytes == layer_kv_bytes(recurrent, LoadOptions(256)) == state
-    assert layer_kv_bytes(recurrent, LoadOptions(9999)) == state
+    assert recurrent.state_bytes == kv_bytes([recurrent], LoadOptions(256)) == state
+    assert kv_bytes([recurrent], LoadOptions(9999)) == state
 
 
 def test_places_share_a_model_out_without_losing_any() -> None:
     model = toy_shape(4)
     whole = predict(model, SMALL_OPTIONS)[0]
     assert (model.input_bytes, model.output_bytes, model.weights_bytes) == (1024, 1024, 4096)
-    assert layer_kv_bytes(model.layers[0], replace(SMALL_OPTIONS, n_ctx=257)) == 512 * 2 * 16
+    assert kv_bytes(model.layers[:1], replace(SMALL_OPTIONS, n_ctx=257)) == 512 * 2 * 16
     assert toy_shape(1, expert_used_count=4, expert_feed_forward_length=12).n_ff == 48
     cpu, first, second = predict(model, SMALL_OPTIONS, (1, 3))
     assert whole.output_bytes == 4 * SMALL_OPTIONS.max_rows * model.n_vocab

@@ -18,10 +18,10 @@ from localspec.models.inventory import inventory, plan_removal, remove
 from localspec.models.mmproj import encoded, mmproj_of, model_that_takes, takes, why_no_mmproj
 from localspec.models.pull import Wanted, fetch
 from localspec.models.registry import Registry, load_registry, parse_registry
+from localspec.models.shape import encoder_bytes
 from localspec.models.store import Store
 from localspec.options import LaunchOptions
 from localspec.plan.fit import Outlook
-from localspec.plan.memory import encoder_bytes
 from tests.models.gguf_builder import Content, Tensor, build, model_file, model_values
 from tests.models.loopback_hub import COMMIT, loopback_hub
 from tests.models.sources import add, entry_for

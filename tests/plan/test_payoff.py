@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.calibration.calibrated import StoredCosts
+from localspec.calibration.measurements import Measurements
 from localspec.cli.main import localspec
 from localspec.decoding.costs import PassCosts
 from localspec.models.registry import Registry, load_registry
@@ -21,7 +22,7 @@ DEAR = PassCosts((1, 32), (1.0, 32.0))
 NEAR = PassCosts((1, 2, 4, 8, 16, 24, 32), (0.03, 0.048, 0.078, 0.12, 0.15, 0.22, 0.26))
 
 
-class Measured:
+class Measured(Measurements):
     """What was measured of the target, and of another model."""
 
     def __init__(self, target: StoredCosts | None = None, other: PassCosts | None = None) -> None:
@@ -30,13 +31,7 @@ class Measured:
     def of(self, *_: object) -> StoredCosts | None:
         return self._target
 
-    def of_heads(self, *_: object) -> StoredCosts | None:
-        return None
-
-    def of_reading(self, *_: object) -> StoredCosts | None:
-        return None
-
-    def largest(self, _: LoadOptions) -> PassCosts | None:
+    def largest(self, _options: LoadOptions) -> PassCosts | None:
         return self._other
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from localspec.calibration.calibrated import StoredCosts
 from localspec.decoding.costs import PassCosts
+from localspec.models.shape import Layer, ModelShape
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.decide import Wish, decide
 from localspec.plan.fit import FreeMemory, Place, PlaceUse
 from localspec.plan.load_plan import LoadPlan
-from localspec.plan.memory import Layer, ModelShape
 from localspec.plan.reading import PlainCopy, plain_copy, rule_of
 from localspec.resources import Usage
 from tests.plan.cases import Case

@@ -2,9 +2,10 @@
 
 from localspec.models.gguf import GgufHeader, parse_header
 from localspec.models.pairs import compare_tokenizers, require_compatible
+from localspec.models.shape import model_shape
 from localspec.models.tokenizer import fingerprint
 from localspec.options import LoadOptions
-from localspec.plan.memory import model_shape, predict
+from localspec.plan.memory import predict
 from tests.models.gguf_builder import Content, Raw, Tensor, build, model_file, model_values
 
 _LLAMA: dict[str, Content] = {
