@@ -129,7 +129,12 @@ def average_gain_text(
     if ratio is None or interval is None:
         return f"average gain not known yet: {answers} of {least} drafted answers{period}"
     clear = "" if interval[0] > 1 or interval[1] < 1 else ", no clear difference"
-    return f"drafting {gain_interval_text(ratio, interval)} over {answers} drafted answers{period}{clear}"
+    return f"drafting {gain_interval_text(ratio, interval)} over {counted(answers, 'drafted answer')}{period}{clear}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return how many there are of something that takes an s: 1 file, 2 files."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def drafting_text(drafted: int, accepted: int, ratio: float | None, why: str) -> str:
@@ -143,7 +148,7 @@ def drafting_text(drafted: int, accepted: int, ratio: float | None, why: str) ->
     """
     if not drafted:
         return why or "nothing drafted"
-    return f"{gain_text(ratio, why)} · {accepted} of {drafted} drafted tokens accepted"
+    return f"{gain_text(ratio, why)} · {accepted} of {counted(drafted, 'drafted token')} accepted"
 
 
 def measuring_text(name: str) -> str:
@@ -153,7 +158,7 @@ def measuring_text(name: str) -> str:
 
 def reading_text(done: int, total: int) -> str:
     """Return how many tokens of a prompt are read; short prompts are read in one pass, which begins at none and ends with all."""
-    return f"reading {f'{done:,} of ' * (done > 0)}{total:,} tokens"
+    return f"reading {f'{done:,} of ' * (done > 0)}{total:,} token{'' if total == 1 else 's'}"
 
 
 def sparkline(values: Sequence[float | None], low: float, high: float) -> str:

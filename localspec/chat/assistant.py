@@ -133,7 +133,7 @@ class Assistant:
         dialect = self._call_dialect
         if dialect is None:
             raise UsageError(
-                f"{self.models.target_name} cannot call tools: drop them (--tools), "
+                f"{self.models.target_name} cannot call tools: leave them out, "
                 "or choose a model that can, such as qwen2.5-coder-1.5b"
             )
         return dialect

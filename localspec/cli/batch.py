@@ -42,7 +42,7 @@ from localspec.cli.options import (
 )
 from localspec.cli.progress import ProgressLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.display import duration_text, notice
+from localspec.display import counted, duration_text, notice
 from localspec.engine.engine import Engine, Needs
 from localspec.engine.protocol import Load, Ready
 from localspec.engine.sync import ParallelRequests, entered, run_sync
@@ -423,7 +423,9 @@ def summary(tally: Tally, elapsed_s: float, *, resumed: bool = False) -> str:
     if tally.failed:
         parts.append(f"{tally.failed} failed")
     if tally.n_tokens:
-        parts.append(f"{tally.n_tokens} tokens, {tally.n_tokens / elapsed_s:.1f} tokens/s")
+        parts.append(
+            f"{counted(tally.n_tokens, 'token')}, {tally.n_tokens / elapsed_s:.1f} tokens/s"
+        )
     if tally.first_error:
         parts.append(f"the first that failed, {tally.first_error}")
     elif resumed and not tally.n_tokens:

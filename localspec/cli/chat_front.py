@@ -6,10 +6,11 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +20,7 @@ from localspec.cli.prompt import DocsFlags, SystemFlags, stored_conversation, wi
 from localspec.cli.tools import ToolFlags, pressed_answer
 from localspec.display import notice
 from localspec.engine.protocol import Load
-from localspec.errors import LocalspecError
+from localspec.errors import UsageError
 from localspec.launch.engine import child_engine
 from localspec.session.conversation import History, SavedConversation
 from localspec.session.preferences import Preferences, read_preferences
@@ -56,7 +57,7 @@ def start_chat(
     default = ""
     if not settings.named_model and go_on is None:  # a conversation has its own
         settings, default = with_model(settings, quiet=quiet)
-    with _waiting_keys() if screens else nullcontext() as give_back:
+    with _waiting_keys() if screens else nullcontext() as modes:
         session = _session(settings, system, docs, tools, preferences)
         if default:
             notice(default)
@@ -73,8 +74,8 @@ def start_chat(
             settings.values["history_days"], lambda: session.talk.conversation
         )
         try:
-            if give_back is not None:
-                code = _on_screens(session, preferences, give_back)
+            if modes is not None:
+                code = _on_screens(session, preferences, modes)
             else:
                 with unwind_on_terminate():
                     code = _in_lines(session, preferences, plain=plain, quiet=quiet)
@@ -111,11 +112,11 @@ def _session(
     )
 
 
-def _on_screens(session: Session, preferences: Preferences, give_back: Callable[[], None]) -> int:
+def _on_screens(session: Session, preferences: Preferences, modes: list[Any]) -> int:
     # Textual takes longer than anything else, which only screens should wait for.
     from localspec.tui.app import ChatApp  # noqa: PLC0415
 
-    app = ChatApp(session, preferences, give_back=give_back)
+    app = ChatApp(session, preferences, modes=modes)
     app.run()
     if app.failure is not None:
         raise app.failure
@@ -198,7 +199,7 @@ def _typed_lines(*, quiet: bool) -> Iterator[str]:
         try:
             line = raw.decode()
         except UnicodeDecodeError:
-            raise LocalspecError(
+            raise UsageError(
                 "stdin is not UTF-8 text: convert it, for example with iconv"
             ) from None
         yield line.rstrip("\n")
@@ -213,8 +214,8 @@ def _has_screens() -> bool:
 
 
 @contextmanager
-def _waiting_keys() -> Iterator[Callable[[], None]]:
-    """Have keys wait in the terminal, unseen, until the screens read them; yield what gives the terminal back as it was.
+def _waiting_keys() -> Iterator[list[Any]]:
+    """Have keys wait in the terminal, unseen, until the screens read them; yield the modes that it had before.
 
     Ctrl+C interrupts. Without this, Enter would come as a new line, and Ctrl+D not at all.
     """
@@ -222,13 +223,10 @@ def _waiting_keys() -> Iterator[Callable[[], None]]:
     modes[0] &= ~termios.ICRNL
     modes[3] &= ~(termios.ECHO | termios.ICANON)
 
-    def give_back() -> None:
-        with suppress(termios.error):  # it may be gone
-            termios.tcsetattr(0, termios.TCSANOW, before)
-
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     termios.tcsetattr(0, termios.TCSANOW, modes)
     try:
-        yield give_back
+        yield before
     finally:
-        give_back()
+        with suppress(termios.error):  # it may be gone
+            termios.tcsetattr(0, termios.TCSANOW, before)

@@ -1,12 +1,12 @@
 """`localspec config`: shows settings and their origins, and changes them."""
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from localspec.cli.groups import CommandGroup
 from localspec.cli.options import complete_keys, gate_rules, json_option, require_model
 from localspec.cli.progress import print_json
 from localspec.config.files import read_settings, user_file
@@ -26,19 +26,19 @@ from localspec.entry_points import check_engine
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, ReplyOptions, changed
+from localspec.options.reply import unusual
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
 _ONE = {"pair", "target"}  # are the model
-_MOST_SENSIBLE = {
-    "temperature": (2, "most answers make no sense; 0 to 1.5 is usual"),
-    "repeat_penalty": (2, "most answers make no sense; 1 to 1.3 is usual"),
-    "max_tokens": (1 << 24, "no context holds an answer; leave it unset for no limit"),
-}
 _FILES, _NO_FILES = {"gate", "mmproj", "draft_lora", "server_key_file"}, {"usual", "off"}
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    also={**dict.fromkeys(("list", "ls"), "show"), **dict.fromkeys(("remove", "rm"), "unset")},
+)
 @click.pass_context
 def config(context: click.Context) -> None:
     """Show and change settings.
@@ -156,7 +156,7 @@ def _checked(name: str, text: str) -> list[str]:
             named_devices(value, devices())
         except UsageError as error:
             return [str(error)]
-    return [*_missing(name, value), *_unusual(name, value)]
+    return [*_missing(name, value), *filter(None, [unusual(name, value)])]
 
 
 def _missing(name: str, value: Setting) -> Iterator[str]:
@@ -174,12 +174,6 @@ def _missing(name: str, value: Setting) -> Iterator[str]:
     is_name = name in models and text != "off" and "/" not in text
     if is_name and not registry.knows(text) and not Path(text).exists():
         yield f"{registry.unknown(text)}; until there is one, what needs it fails"
-
-
-def _unusual(name: str, value: Setting) -> Iterator[str]:
-    most, usual = _MOST_SENSIBLE.get(name, (math.inf, ""))
-    if isinstance(value, int | float) and value > most:
-        yield f"above a {name} of {most}, {usual}"
 
 
 @config.command()

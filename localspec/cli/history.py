@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from localspec.cli.groups import CommandGroup
 from localspec.cli.options import (
     Settings,
     gate_option,
@@ -18,7 +19,7 @@ from localspec.cli.options import (
     with_settings,
 )
 from localspec.cli.progress import ProgressLine, print_list
-from localspec.display import clean, clean_line, notice, wrapped
+from localspec.display import clean, clean_line, counted, notice, wrapped
 from localspec.errors import HistoryError, UsageError
 from localspec.session.conversation import History, StoredConversation, tags_of
 from localspec.session.export import (
@@ -35,7 +36,11 @@ _MOST_MATCHES, _LISTED, _DAY_S = 200, 10, 86400.0
 _NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    also={"ls": "list", **dict.fromkeys(("remove", "delete"), "rm")},
+)
 @click.pass_context
 def history(context: click.Context) -> None:
     """List, show, search, tag, export and remove conversations.
@@ -168,7 +173,7 @@ def _confirm(chosen: list[StoredConversation], *, yes: bool) -> None:
         raise UsageError("stdin is not a terminal: to remove these, give --yes")
     messages = sum(each.n_messages for each in chosen)
     what = "this conversation" if len(chosen) == 1 else f"these {len(chosen)} conversations"
-    question = wrapped(f"remove {what} ({messages} messages) for good?", sys.stderr)
+    question = wrapped(f"remove {what} ({counted(messages, 'message')}) for good?", sys.stderr)
     click.confirm(question, abort=True, err=True)
 
 
@@ -176,12 +181,12 @@ def _remove(archive: History, chosen: list[StoredConversation]) -> None:
     """Remove conversations; then their words leave the index, and their room goes back to the disk."""
     with ProgressLine(enabled=True) as line:
         for number, each in enumerate(chosen):
-            line.report(f"removing {number} of {len(chosen)} conversations")
+            line.report(f"removing {number} of {counted(len(chosen), 'conversation')}")
             archive.delete(each.id)
         line.report("removing their words from the index")
         archive.tidy()
         archive.write_anew()
-    notice(f"removed {len(chosen)} conversation{'' if len(chosen) == 1 else 's'}")
+    notice(f"removed {counted(len(chosen), 'conversation')}")
 
 
 @history.command()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from localspec.cli.groups import CommandGroup
 from localspec.cli.options import (
     Settings,
     complete_indexes,
@@ -18,7 +19,7 @@ from localspec.cli.options import (
 )
 from localspec.cli.progress import ProgressLine, fields, print_json, print_list
 from localspec.cli.prompt import report_missing_vectors
-from localspec.display import notice, printable, printable_line
+from localspec.display import counted, notice, printable, printable_line
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.embedding import embed, vector_model
 from localspec.retrieval.index import (
@@ -51,7 +52,12 @@ _NAME = click.option(
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    also=dict.fromkeys(("list", "ls", "show"), "status")
+    | dict.fromkeys(("remove", "delete"), "rm"),
+)
 @click.pass_context
 def index(context: click.Context) -> None:
     """Index your files, to search them and to ask about them.
@@ -108,7 +114,7 @@ def add(paths: tuple[Path, ...], name: str | None, settings: Settings) -> None:
 @click.argument("name", required=False, shell_complete=complete_indexes)
 def update(name: str | None) -> None:
     """Update index NAME, or the only one, from its files."""
-    with _opened(name) as (its_name, opened):
+    with _opened(name, "`localspec index update NAME`") as (its_name, opened):
         _update(its_name, opened, lambda report: update_files(opened, report))
 
 
@@ -128,7 +134,10 @@ def watch(name: str | None, every: float) -> None:
     """
     if math.isnan(every):  # which no range excludes
         raise UsageError(f"--every is {every}: give 1 to {_MOST_S:.0f} seconds")
-    with _opened(name) as (its_name, opened), suppress(KeyboardInterrupt):
+    with (
+        _opened(name, "`localspec index watch NAME`") as (its_name, opened),
+        suppress(KeyboardInterrupt),
+    ):
         _update(its_name, opened, lambda report: update_files(opened, report))
         while True:
             begun_s = time.monotonic()
@@ -145,12 +154,12 @@ def status(name: str | None, json_: bool) -> None:
     """Show the size and the folders of index NAME, or of all."""
     documents, rows = [], []
     for each in index_names() if name is None else [name]:
-        with _opened(each) as (_, opened):
+        with _opened(each, "") as (_, opened):
             contents, model = opened.contents(), opened.vector_model()
         document = {"name": each, **fields(contents, "files passages")}
         document |= {"bytes": contents.size_bytes, "added": [*map(str, contents.roots)]}
         documents.append({**document, "vectors": model and model.name})
-        counts = f"{contents.files} files", f"{contents.passages} passages"
+        counts = counted(contents.files, "file"), counted(contents.passages, "passage")
         roots = printable(", ".join(map(brief, contents.roots)))
         by = f"vectors by {model.name}" if model else ""
         rows.append((each, *counts, size_text(contents.size_bytes), by, roots))
@@ -172,7 +181,7 @@ def status(name: str | None, json_: bool) -> None:
 @json_option
 def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> None:
     """Print the passages that match WORDS best, best first."""
-    with _opened(name) as (_, opened):
+    with _opened(name, "with -n NAME") as (_, opened):
         report_missing_vectors(opened)
         passages = search_index(opened, " ".join(words), most)
     if json_:
@@ -202,12 +211,12 @@ def rm(name: str) -> None:
 
 
 @contextmanager
-def _opened(name: str | None) -> Iterator[tuple[str, Index]]:
-    """Open an index; without a name, the only one."""
+def _opened(name: str | None, how: str) -> Iterator[tuple[str, Index]]:
+    """Open an index; without a name, the only one. `how` is how to name it."""
     if name is None:
         names = index_names()
         if len(names) > 1:
-            raise UsageError(f"there are several indexes: choose one of {', '.join(names)}")
+            raise UsageError(f"there are several indexes, {', '.join(names)}: name one, {how}")
         name = names[0] if names else "docs"
     with closing(open_index(name)) as opened:
         yield name, opened
@@ -224,7 +233,9 @@ def _update(
     name: str, opened: Index, update: Callable[[Callable[[Changes], None]], Changes]
 ) -> None:
     with ProgressLine(enabled=True) as line:
-        changes = update(lambda now: line.report(f"indexing {now.done} of {now.total} files"))
+        changes = update(
+            lambda now: line.report(f"indexing {now.done} of {counted(now.total, 'file')}")
+        )
     _finish(name, opened, changes)
 
 
@@ -234,7 +245,7 @@ def _finish(name: str, opened: Index, changes: Changes) -> None:
     parts = {**changes.news, "not text": len(changes.not_text)}
     news = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
     notice(
-        f"{name}: {contents.files} files, {contents.passages} passages ({news or 'nothing changed'})"
+        f"{name}: {counted(contents.files, 'file')}, {counted(contents.passages, 'passage')} ({news or 'nothing changed'})"
     )
     if sys.stderr.isatty():
         notice(f"ask with `localspec run --docs {name}`")
@@ -252,6 +263,7 @@ def _finish(name: str, opened: Index, changes: Changes) -> None:
     if model is not None:
         with ProgressLine(enabled=True) as line:
             made = embed(
-                opened, lambda done, total: line.report(f"vectors: {done} of {total} passages")
+                opened,
+                lambda done, total: line.report(f"vectors: {done} of {counted(total, 'passage')}"),
             )
-        notice(f"{name}: {made} new vectors by {model.name}")
+        notice(f"{name}: {counted(made, 'new vector')} by {model.name}")

@@ -15,6 +15,7 @@ from localspec.display import (
     Wrapping,
     clean,
     columns_of,
+    counted,
     drafting_text,
     notice,
     reading_text,
@@ -219,13 +220,13 @@ class RunOutcome:
     def line(self) -> str:
         """Return model, speed, drafting and seed, for stderr."""
         reply = self.reply
-        parts = [shown(self.target), f"{reply.completion_tokens} tokens"]
+        parts = [shown(self.target), counted(reply.completion_tokens, "token")]
         if reply.tokens_per_s is not None:
             parts.append(f"{reply.tokens_per_s:.1f} tokens/s")
         tokens, why = reply.acceptance, self.no_drafting or reply.no_gain
         parts.append(drafting_text(tokens.drafted, tokens.accepted, reply.gain_ratio, why))
         if tokens.branched:
-            parts.append(f"{tokens.caught} of {tokens.branched} second choices accepted")
+            parts.append(f"{tokens.caught} of {counted(tokens.branched, 'second choice')} accepted")
         if reply.stop_reason in _ENDINGS:
             parts.append(_ENDINGS[reply.stop_reason])
             if reply.stop_reason is StopReason.CONTEXT_FULL and self.can_grow:

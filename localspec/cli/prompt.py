@@ -209,14 +209,14 @@ def _read_stdin() -> str:
             f"stdin is {what}: attach it with -f -, and give the prompt as an argument"
         )
     if len(raw) > _MOST_BYTES:
-        raise LocalspecError(
+        raise UsageError(
             f"stdin has more than {_MOST_BYTES >> 20} MB, more than any context holds: shorten it"
         )
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        raise LocalspecError(
+        raise UsageError(
             f"stdin is not UTF-8 text (byte {raw[error.start]:#04x} at offset {error.start}): "
             "convert it, for example with iconv"
         ) from None

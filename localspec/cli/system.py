@@ -11,7 +11,7 @@ from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import flag, flags, json_option, option_flags, switch
 from localspec.cli.progress import ProgressLine, print_json
 from localspec.diagnosis.doctor import Fact, State, examine
-from localspec.display import columns_of, notice, printable
+from localspec.display import columns_of, counted, notice, printable
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.backend import build
 from localspec.llama.selection import builds_dir, chosen
@@ -64,7 +64,7 @@ def _summary(states: Sequence[State]) -> str:
     parts = ["no problems"] if "broken" not in states else []
     for state, word in (("broken", "problem"), ("warning", "warning"), ("note", "note")):
         if count := sum(each == state for each in states):
-            parts.append(f"{count} {word}{'' if count == 1 else 's'} ({_MARKS[state]})")
+            parts.append(f"{counted(count, word)} ({_MARKS[state]})")
     return ", ".join(parts)
 
 

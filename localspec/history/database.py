@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from localspec.display import counted
 from localspec.errors import HistoryError
 from localspec.history.chores import work
 from localspec.history.kept import KeptChanges, KeptRow, others, taken
@@ -168,7 +169,7 @@ class HistoryDatabase:
         """What an earlier program could not save and is saved now, on one line; empty if there was nothing."""
         if not self.taken_in:
             return ""
-        return f"saved {self.taken_in} messages that an earlier localspec could not save"
+        return f"saved {counted(self.taken_in, 'message')} that an earlier localspec could not save"
 
     @property
     def is_readable(self) -> bool:

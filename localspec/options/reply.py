@@ -40,6 +40,16 @@ OWN_VARIABLES = frozenset(
 )
 """Those that say the conversation, the model's file and the clock."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
+_NO_SENSE = "most answers make no sense"
+_SENSIBLE = {
+    "temperature": (0, 2, f"{_NO_SENSE}; 0 to 1.5 is usual"),
+    "repeat_penalty": (0.8, 2, f"{_NO_SENSE}; 1 to 1.3 is usual"),
+    "presence_penalty": (-2, 2, f"{_NO_SENSE}; 0 to 2 is usual"),
+    "frequency_penalty": (-2, 2, f"{_NO_SENSE}; 0 to 2 is usual"),
+    "top_p": (0.05, 1, "nearly always the likeliest token is chosen; 0.8 to 1 is usual"),
+    "min_p": (0, 0.5, "nearly always the likeliest token is chosen; 0 to 0.1 is usual"),
+    "max_tokens": (1, 1 << 24, "no context holds an answer; leave it unset for no limit"),
+}
 FORBIDDEN = -float(_MOST)
 """The bias of a token that must not be chosen, whatever its logit is."""
 
@@ -185,6 +195,15 @@ class ReplyOptions:
         """What binds the answer: which of `GRAMMARS`, and its text; None where the answer is free."""
         texts = ((name, getattr(self, name)) for name in GRAMMARS)
         return next(((name, text) for name, text in texts if text is not None), None)
+
+
+def unusual(name: str, value: object) -> str:
+    """Return what comes of a value that hardly anybody can mean; empty where it is a usual one."""
+    least, most, result = _SENSIBLE.get(name, (0, 0, ""))
+    if not result or not isinstance(value, int | float) or least <= value <= most:
+        return ""
+    where, bound = ("above", most) if value > most else ("below", least)
+    return f"{where} a {name} of {bound}, {result}"
 
 
 def template_variables(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from localspec.display import duration_text
+from localspec.display import counted, duration_text
 from localspec.errors import UsageError
 from localspec.media import MOST_BYTES, media_type, picture_size, sound_seconds
 from localspec.messages import GAP, DocumentPart, MediaPart, Message, TextPart
@@ -43,7 +43,7 @@ def label(attachment: Attachment) -> str:
     """Return the name and the size of a file that goes into the context, for people."""
     if isinstance(attachment, DocumentPart):
         size = file_size(len(attachment.text.encode()))
-        return f"{attachment.name} · {size} · ≈ {len(attachment.text) // _CHARS_PER_TOKEN} tokens"
+        return f"{attachment.name} · {size} · ≈ {counted(len(attachment.text) // _CHARS_PER_TOKEN, 'token')}"
     name, data = attachment.name, attachment.data
     if not data:
         return f"{name} · its file is missing"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from localspec.display import counted
 from localspec.errors import UsageError
 
 _ROOT = Path("/")
@@ -223,7 +224,7 @@ class SetupPlan:
     def minutes(self, cores: int) -> str:
         """Return how long compiling takes on so many cores."""
         kind = BACKENDS[self.backend or CPU]
-        text = f"about {max(1, round(kind.core_minutes / cores))} minutes on {cores} cores"
+        text = f"about {counted(max(1, round(kind.core_minutes / cores)), 'minute')} on {counted(cores, 'core')}"
         return text if kind.measured else f"{text} (an estimate, not measured)"
 
 

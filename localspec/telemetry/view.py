@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from localspec.decoding.gain import LEAST_ANSWERS
-from localspec.display import average_gain_text, duration_text, sparkline
+from localspec.display import average_gain_text, counted, duration_text, sparkline
 from localspec.errors import UsageError
 from localspec.telemetry.reply import STAGES, ReplyRecord, Shift
 from localspec.telemetry.report import Report, RoundSums
@@ -127,7 +127,7 @@ def _head(report: Report) -> str:
     total = report.total
     replies = "1 reply" if report.replies == 1 else f"{report.replies} replies"
     return (
-        f"{replies}, {total.confirmed} tokens in {total.rounds} rounds since {day(report.first_s or 0)}: "
+        f"{replies}, {counted(total.confirmed, 'token')} in {counted(total.rounds, 'round')} since {day(report.first_s or 0)}: "
         f"{_saving(total)}{'' if total.drafted else _why_idle(report)}"
     )
 
@@ -145,7 +145,7 @@ def _trained(report: Report) -> Iterator[RenderableType]:
         heads = its.by_heads
         yield f"  {name}: {how}"
         yield f"    since {day(its.first_s or its.since_s or 0)}: " + (
-            f"{heads.mean_acceptance_length:.2f} tokens a round in {heads.rounds} rounds; {_saving(heads)}"
+            f"{heads.mean_acceptance_length:.2f} tokens a round in {counted(heads.rounds, 'round')}; {_saving(heads)}"
             if heads.rounds
             else "they drafted nothing"
         )
@@ -155,7 +155,7 @@ def _saving(total: RoundSums) -> str:
     if total.drafted == 0:
         return "nothing was drafted"
     text = average_gain_text(total.drafted_replies, LEAST_ANSWERS, total.speed_up, total.interval)
-    counts = f"{total.accepted} of {total.drafted} drafted tokens accepted"
+    counts = f"{total.accepted} of {counted(total.drafted, 'drafted token')} accepted"
     saved_s = total.saved_s or 0.0
     plain_s = sum(each.plain_s for each in total.gains.values())
     if total.gain is None or not total.gain.is_clear:

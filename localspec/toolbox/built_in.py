@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from localspec.display import printable
+from localspec.display import counted, printable
 from localspec.errors import UsageError
 from localspec.messages import ToolCall, ToolResult
 from localspec.storage.tree import list_files
@@ -117,7 +117,7 @@ class BuiltIn:
         first = max(first_line, 1)
         last = min(last_line or len(lines), len(lines), first + _MOST_LINES - 1)
         if first > len(lines) > 0:
-            raise UsageError(f"first_line is {first}: the file has {len(lines)} lines")
+            raise UsageError(f"first_line is {first}: the file has {counted(len(lines), 'line')}")
         part = lines[first - 1 : last]
         while part[1:] and sum(map(len, part)) > _MOST_CHARS:
             part = part[: len(part) * 3 // 4]

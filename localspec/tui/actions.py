@@ -339,7 +339,8 @@ async def set_(front: Front, argument: str) -> None:
         _set_default(front, value.strip())
     elif argument:
         front.session.settings.set(name, value.strip())
-        front.report(f"{name} is now {front.session.settings.text_of(name)}")
+        news = f"{name} is now {front.session.settings.text_of(name)}"
+        front.report("; ".join(filter(None, [news, front.session.settings.unusual(name)])))
     else:
         front.show_settings()
 

@@ -21,7 +21,7 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from localspec.display import clean
+from localspec.display import clean, counted
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui import commands
@@ -104,7 +104,7 @@ class ChatApp(Screens):
     Args:
         session: what it shows.
         preferences: how the user likes it.
-        give_back: called before the terminal is taken, which then is as it was before the program.
+        modes: of the terminal, as termios has them, before the program; it is left with them. None where it is no terminal.
 
     Attributes:
         failure: the error that ended the app; None if it was the user.
@@ -121,10 +121,10 @@ class ChatApp(Screens):
         session: Session,
         preferences: Preferences | None = None,
         *,
-        give_back: Callable[[], None] | None = None,
+        modes: list[Any] | None = None,
     ) -> None:
         super().__init__(session, preferences)
-        self._give_back = give_back
+        self._before = modes
         self.failure: BaseException | None = None
         self._advised_s = -_AGAIN_S
         self._failed = ""
@@ -146,23 +146,28 @@ class ChatApp(Screens):
         yield from self.view.widgets()
 
     def on_load(self) -> None:
-        """Leave the terminal as Textual shall give it back, and end by way of it when a signal comes."""
-        if self._give_back is not None:
-            self._give_back()
+        """Have a signal end the program by way of Textual, which gives the terminal back."""
+        if self._before is not None:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(
                     number, partial(self.exit, return_code=128 + number)
                 )
 
     def get_driver_class(self) -> type[Driver]:
-        """Return Textual's driver, with a terminal that may vanish."""
-        driver = super().get_driver_class()
+        """Return Textual's driver, with a terminal that may vanish, and whose modes before it are those before the program."""
+        driver, app = super().get_driver_class(), self
 
         # What it writes to is private to Textual, which has no public hook.
         class Terminal(driver):  # type: ignore[misc,valid-type]
             def __init__(self, *args: Any, **options: Any) -> None:
                 super().__init__(*args, **options)
                 self._file: _Vanishing | TextIO = _Vanishing(self._file)
+
+            def start_application_mode(self) -> None:
+                super().start_application_mode()
+                # Not before: an Enter that comes while the terminal is as it was would be a new line.
+                if app._before is not None:
+                    self.attrs_before, app._before = app._before, None
 
         return Terminal
 
@@ -231,7 +236,7 @@ class ChatApp(Screens):
             waiting = session.waiting
             waiting.append(text)
             composer.accept(typed)
-            many = f"{len(waiting)} question{'' if len(waiting) == 1 else 's'}"
+            many = counted(len(waiting), "question")
             what = (
                 "stops this answer and returns what waits to the input line"
                 if session.growing

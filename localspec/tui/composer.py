@@ -324,6 +324,7 @@ class Entry(Vertical):
         self._list = OptionList(id="completions", compact=True)
         self._more = Static(id="more", markup=False)
         self._completions: list[Completion] = []
+        self._completed = ""
 
     def compose(self) -> ComposeResult:
         """Return the list, how much of it is out of sight, and the composer."""
@@ -338,7 +339,7 @@ class Entry(Vertical):
     def on_text_area_changed(self) -> None:
         """Show what fits what is being typed."""
         self.composer.forget_deleted()
-        self._open(complete(self.composer.text, self.composer.cursor_offset, self._folder))
+        self._follow()
         self.show_attached()
 
     def on_resize(self) -> None:
@@ -362,6 +363,7 @@ class Entry(Vertical):
 
     def _menu(self, key: str) -> bool:
         """Move in the open list, take what is marked, or close it; return whether there is one."""
+        self._follow()
         if not self.list_open:
             return False
         if key == "escape":
@@ -385,6 +387,13 @@ class Entry(Vertical):
             self.composer.send(made.text.rstrip())
         else:
             self.composer.fill(made.text)
+
+    def _follow(self) -> None:
+        """Open the list for the text of now, of which no news may have come: keys of a paste, or on a busy machine, are quicker."""
+        text = self.composer.text
+        if text != self._completed:
+            self._completed = text
+            self._open(complete(text, self.composer.cursor_offset, self._folder))
 
     def _open(self, possible: list[Completion]) -> None:
         self._completions = possible

@@ -7,6 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 from textual.worker import get_current_worker
 
+from localspec.display import counted
 from localspec.errors import LocalspecError
 from localspec.session.conversation import StoredConversation
 from localspec.tui.session import Session
@@ -15,7 +16,7 @@ from localspec.tui.sheets import LineSheet, ListSheet, SheetRow
 
 def row_of(stored: StoredConversation, now_s: float) -> SheetRow:
     """Return the row of a conversation."""
-    messages = f"{stored.n_messages} message{'' if stored.n_messages == 1 else 's'}"
+    messages = counted(stored.n_messages, "message")
     tags = " ".join(f"#{each}" for each in stored.tags)
     parts = (age(now_s - stored.updated_s), messages, tags, stored.pair, stored.excerpt)
     return SheetRow(str(stored.id), stored.title or "untitled", " · ".join(filter(None, parts)))

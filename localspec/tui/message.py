@@ -18,6 +18,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from localspec.display import counted
 from localspec.tui.composer import Composer
 from localspec.tui.keys import ON_MESSAGE
 from localspec.tui.message_text import MessageText
@@ -107,7 +108,7 @@ class MessageLayout:
         lines = typesetter.heading(text.heading, text.kind, width)
         if text.thoughts:
             mark = "▾" if self.unfolded else "▸"
-            title = f"{mark} thoughts, {len(text.thoughts.split())} words"
+            title = f"{mark} thoughts, {counted(len(text.thoughts.split()), 'word')}"
             lines += typesetter.plain(title, width, _FOLDED)
         if text.thoughts and self.unfolded:
             lines += typesetter.plain(f"{text.thoughts}\n", width, "dim")

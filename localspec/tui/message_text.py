@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from localspec.display import drafting_text, duration_text, reading_text
+from localspec.display import counted, drafting_text, duration_text, reading_text
 from localspec.messages import MediaPart, Message, ToolCall, ToolResult
 from localspec.session.attachments import attached_lines, label
 from localspec.session.citing import NumberedPassage, citations
@@ -116,7 +116,7 @@ def _waiting(exchange: Exchange) -> str:
 def _note(message: StoredMessage) -> str:
     figures, parts = message.known_figures, []
     if isinstance(tokens := figures.get("tokens"), int):
-        parts.append(f"{tokens} token{'' if tokens == 1 else 's'}")
+        parts.append(counted(tokens, "token"))
     if isinstance(speed := figures.get("tokens_per_s"), float):
         parts.append(f"{speed:.1f} tokens/s")
     drafted, accepted, gain = (figures.get(each) for each in ("drafted", "confirmed", "gain"))
@@ -124,7 +124,7 @@ def _note(message: StoredMessage) -> str:
         ratio, idle = gain if isinstance(gain, float) else None, figures.get("no_drafting", "")
         parts.append(drafting_text(drafted, accepted, ratio, str(idle)))
     if isinstance(left_out := figures.get("left_out"), int) and left_out:
-        parts.append(f"{left_out} oldest turns left out")
+        parts.append(f"{counted(left_out, 'oldest turn')} left out")
     if message.mark:
         parts.append(f"marked {message.mark}")
     ending = _ENDINGS.get(str(figures.get("stop")), "")

@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.screen import Screen
 
 from localspec.chat.events import Finished, Started
+from localspec.display import counted
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.session.approval import CallQuestion
 from localspec.session.attachments import not_attached
@@ -224,7 +225,7 @@ class Screens(App[None]):
         from localspec.tui.clipboard import fill_clipboard  # noqa: PLC0415 - not at the start
 
         self.copy_to_clipboard(text)
-        count = f"{len(text)} characters"
+        count = counted(len(text), "character")
         here = fill_clipboard(text)
         self.report(f"copied {count}" if here else f"sent {count} to the terminal's clipboard")
 

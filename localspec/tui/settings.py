@@ -16,6 +16,7 @@ from localspec.options import (
     values_of,
 )
 from localspec.options.fields import SAMPLING
+from localspec.options.reply import unusual
 from localspec.session.conversation import SavedConversation
 from localspec.tui.models import Models
 
@@ -164,6 +165,10 @@ class ConversationSettings:
                 self._require_drafter(settings.draft)
             self.current = settings
             self.save()
+
+    def unusual(self, name: str) -> str:
+        """Return what comes of a setting's value that hardly anybody can mean; empty where it is a usual one."""
+        return unusual(name, values_of(self.current.options).get(name))
 
     def text_of(self, name: str) -> str:
         """Return how answers are made, as it is typed."""

@@ -9,6 +9,7 @@ from localspec.decoding.gain import LEAST_ANSWERS, Gain, together
 from localspec.decoding.round import SERVER, Round
 from localspec.display import (
     average_gain_text,
+    counted,
     gain_interval_text,
     gain_text,
     sparkline,
@@ -175,6 +176,6 @@ def _drafts(rounds: Sequence[Round]) -> list[list[Span]]:
         text = f"{name}: {accepted} of {drafted} accepted ({accepted / drafted:.0%})"
         if branches := sum(each.branched for each in mine):
             caught = sum(each.caught for each in mine)
-            text += f", and {caught} of {branches} second choices"
+            text += f", and {caught} of {counted(branches, 'second choice')}"
         parts.append([("■ ", name), (text, "")])
     return parts

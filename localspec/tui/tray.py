@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
+from localspec.display import counted
 from localspec.engine.remote_engine import RemoteEngine
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import MediaPart, Message
@@ -97,7 +98,7 @@ class Tray:
         tokens = self._tokens.get(part.data)
         if tokens is None and part.data:
             self.uncounted[part.data] = part
-        return label(part) + (f" · {tokens} tokens" if tokens else "")
+        return label(part) + (f" · {counted(tokens, 'token')}" if tokens else "")
 
     def recount(self) -> None:
         """Have all counted again: another model takes other tokens."""

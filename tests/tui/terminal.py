@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 COLUMNS, ROWS = 120, 40
 CHAT = """
-import sys, time, resource
+import sys, termios, time, resource
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from localspec.options import LaunchOptions, ReplyOptions
@@ -33,7 +33,7 @@ session = Session(RemoteEngine(command({script!r})), SavedConversation(history),
 latest = history.latest()
 if latest is not None:
     session.resume(latest)
-app = ChatApp(session, give_back=lambda: None)
+app = ChatApp(session, modes=termios.tcgetattr(0))
 app.run()
 session.close()
 if app.failure:

@@ -11,6 +11,8 @@ from textual.widgets import OptionList
 from localspec.messages import Message
 from localspec.session.preferences import read_preferences
 from localspec.tui.actions import edited
+from localspec.tui.commands import COMMANDS
+from localspec.tui.composer import Composer
 from localspec.tui.message import MessageView
 from localspec.tui.sheets import TextSheet
 from tests.support.checks import refuses
@@ -296,6 +298,32 @@ async def test_keys_that_come_faster_than_the_app_takes_them_ask_each_question_o
     await chat.settle()
     assert chat.contents[::2] == ["one?", "two?"]
     assert chat.composer.text == "three"
+
+
+@driven()
+async def test_a_text_and_its_enter_in_one_burst_are_sent_as_typed(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All keys are there before the menu of the first ones is: it may not take the Enter."""
+    sent: list[str] = []
+
+    async def note(_: object, event: Composer.Sent) -> None:
+        chat.composer.arrived(event.text)
+        chat.composer.accept(event.text)
+        sent.append(event.text)
+
+    monkeypatch.setattr("localspec.tui.app.ChatApp.on_composer_sent", note)
+    typed = [f"/{each.name} two words" for each in COMMANDS] + [
+        *("/set temperature 0.5", "/export md x.md", "/copy 2", "Hello", "/help", "mail a@b.c"),
+    ]
+    for text in typed:
+        for letter in text:
+            chat.composer.post_message(events.Key(letter, letter))
+        for _ in range(2):  # a second one finds nothing
+            chat.composer.post_message(events.Key("enter", "\r"))
+        await chat.settle()
+        assert chat.composer.text == ""
+    assert sent == typed
 
 
 @driven()

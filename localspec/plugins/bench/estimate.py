@@ -68,7 +68,7 @@ class Estimate:
     def verdict(self, a: str, b: str) -> str:
         """Return it in words, as the speed of `b` over that of `a`."""
         low, high = self.interval or (0.0, math.inf)
-        interval = f"{low:.3f} to {high:.3f}, {self.pairs} pairs"
+        interval = f"{low:.3f} to {high:.3f}, {self.pairs} pair{'' if self.pairs == 1 else 's'}"
         if self.differs:
             word = "faster" if self.mean > 0 else "slower"
             return f"{b} is {word} than {a}: {self.ratio:.3f} times as fast ({interval})"

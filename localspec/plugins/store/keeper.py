@@ -61,7 +61,7 @@ def amount(data: Path) -> str:
         OSError: the file cannot be read.
     """
     tokens, owners = TokenLog(_path(data)).figures()
-    return f"{tokens} tokens of {owners} conversations" if owners else ""
+    return f"{tokens} tokens of {owners} conversation{'' if owners == 1 else 's'}" if owners else ""
 
 
 def _path(data: Path) -> Path:
