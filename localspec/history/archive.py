@@ -15,6 +15,7 @@ from localspec.history.chores import FORGET_WORDS, ChoreThread
 from localspec.history.database import NEW, OLDEST, HistoryDatabase, RowChange, Unsaved, Values
 from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import (
+    SUMMARY,
     Mark,
     MarkedReply,
     State,
@@ -411,17 +412,21 @@ class History(HistoryDatabase):
 
     def _stored(self, row: Values, siblings: dict[int | None, tuple[int, ...]]) -> StoredMessage:
         columns = ("id", "parent", "state", "created_s", "model", "figures", "mark")
+        its = siblings.get(row["parent"], ())
         return StoredMessage(
             **{key: row[key] for key in columns},
             message=message_of(row, self.media),
-            siblings=siblings[row["parent"]],
+            siblings=its if row["id"] in its else (row["id"],),
         )
 
 
 def _siblings(rows: Iterable[Values]) -> dict[int | None, tuple[int, ...]]:
-    """Return the ids of the messages of a conversation by their parents."""
-    siblings = dict[int | None, tuple[int, ...]]()
-    for row in rows:
+    """Return the ids of the messages of a conversation by their parents; a request for a summary without one is no version of anything."""
+    every = [*rows]
+    siblings, answered = dict[int | None, tuple[int, ...]](), {row["parent"] for row in every}
+    for row in every:
+        if row["role"] == "user" and f'"{SUMMARY}"' in row["figures"] and row["id"] not in answered:
+            continue
         siblings[row["parent"]] = (*siblings.get(row["parent"], ()), row["id"])
     return siblings
 

@@ -13,6 +13,8 @@ from localspec.messages import MediaPart, Message, Part, ToolCall, ToolResult
 State = Literal["streaming", "complete", "cut"]
 Mark = Literal["", "good", "bad"]
 """What the user thinks of a reply."""
+SUMMARY = "compact"
+"""The figure of a question that asks for a summary of what was said."""
 _TAG = re.compile(r"[\w.-]{1,40}")
 _IN_QUERY = re.compile(r"(?:^|(?<=\s))(?:tag:|#)([\w.-]{1,40})(?=\s|$)")
 
@@ -29,7 +31,8 @@ class StoredMessage:
         created_s: seconds since 1970.
         model: what answered, as it was called; of a result, the function; empty for the user's.
         figures: what the screen wants to remember of a reply or a result, as JSON; empty without any.
-        siblings: ids of all messages with the same parent and conversation, itself included, oldest first.
+        siblings: ids of all messages with the same parent and conversation, itself included, oldest first, but for requests
+            for a summary that came to nothing.
         mark: the user's, of a reply.
     """
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from localspec.display import printable_line
 from localspec.errors import UsageError
-from localspec.history.records import StoredMessage
+from localspec.history.records import SUMMARY, StoredMessage
 from localspec.messages import MediaPart, Message, Part, TextPart
 from localspec.options import ReplyOptions
 
@@ -21,7 +21,6 @@ REQUEST = (
 _OF_MEDIA = "Describe what is still needed of pictures and sounds, which are left out as well."
 COMMAND = "/compact"
 """What a request for a summary is shown as: its words are not the user's."""
-_KEY = "compact"
 NEARLY_FULL = 0.8
 """Share of the context from which on a summary is offered."""
 _SUMMARY_SHARE, _LEAST_TOKENS, _USUAL_TOKENS = 8, 64, 1024
@@ -34,7 +33,7 @@ MOST_MEDIA_BYTES = 88 << 20
 
 def figures_of(recent: int | None) -> str:
     """Return what the history keeps with a request; `recent` is the first message that stays as it is."""
-    return json.dumps({_KEY: recent})
+    return json.dumps({SUMMARY: recent})
 
 
 def request_for(context: Sequence[StoredMessage]) -> Message:
@@ -45,7 +44,7 @@ def request_for(context: Sequence[StoredMessage]) -> Message:
 
 def is_request(message: StoredMessage) -> bool:
     """Return whether a message asks for a summary."""
-    return message.message.role == "user" and _KEY in message.known_figures
+    return message.message.role == "user" and SUMMARY in message.known_figures
 
 
 def summary_at(branch: Sequence[StoredMessage]) -> int | None:
@@ -132,7 +131,7 @@ def _media_bytes(turns: Iterable[Message]) -> int:
 
 
 def _recent_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:
-    recent = request.known_figures[_KEY]
+    recent = request.known_figures[SUMMARY]
     return next((at for at, each in enumerate(context) if each.id == recent), len(context))
 
 
@@ -154,5 +153,5 @@ def branched(message: StoredMessage, ids: Mapping[int, int]) -> str:
     """Return what the history keeps with a question in another conversation, where messages have other ids."""
     if not is_request(message):
         return message.figures
-    recent = message.known_figures[_KEY]
+    recent = message.known_figures[SUMMARY]
     return figures_of(ids.get(recent) if isinstance(recent, int) else None)

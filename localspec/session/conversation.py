@@ -234,11 +234,12 @@ class SavedConversation:
         since = context_of(branch)[0 if summary_at(branch) is None else 2 :]
         if not any(each.message.role == "assistant" for each in since):
             raise UsageError("nothing to summarise yet: ask something first")
-        is_own = unanswered and not is_request(self.messages[-1])
+        if unanswered and is_request(self.messages[-1]):  # it came to nothing, and is asked again
+            return None
         text = self.take_back() if unanswered else None
         context = context_of(branch)
         self._add(request_for(context), branch[-1].id, figures_of(recent_from(context, n_ctx)))
-        return text if is_own else None
+        return text
 
     @property
     def ends_with_summary(self) -> bool:
@@ -253,10 +254,10 @@ class SavedConversation:
         if self.conversation is None or not self._is_unanswered:
             return False
         # A request that nothing answered gives its place to the question.
-        here, stored = self.messages[-1].siblings, self.history.messages(self.conversation)
+        here, stored = self.messages[-1].parent, self.history.messages(self.conversation)
         answered = {each.parent for each in stored}
         return any(
-            each.id in here and is_request(each) and each.id not in answered for each in stored
+            each.parent == here and is_request(each) and each.id not in answered for each in stored
         )
 
     def rewrite_summary(self, text: str) -> None:

@@ -156,6 +156,21 @@ def test_compaction_is_stopped_undone_and_the_summary_is_changed(talk: SavedConv
     assert sent(talk) == [*before, REQUEST, "In sh", "q2", "a2 " * 9], "it takes no place"
 
 
+def test_a_summary_that_came_to_nothing_is_no_version(talk: SavedConversation) -> None:
+    hold(talk, 1)
+    talk.say_compaction()
+    for _ in range(2):
+        assert talk.say_compaction() is None
+        assert len(talk.history.messages(talk.conversation or 0)) == 3, "asked for again, not added"
+        assert len(talk.messages[-1].siblings) == 1
+    assert talk.has_tried_summary
+    talk.say(Message.user("next"))
+    assert talk.has_tried_summary
+    assert [len(each.siblings) for each in talk.messages] == [1, 1, 1]
+    reply(talk, "Well.")
+    assert sent(talk)[-2:] == ["next", "Well."]
+
+
 def test_summary_is_made_in_free_words_and_in_bounds() -> None:
     asked = ReplyOptions(SamplingParams(temperature=0.3), 7, regex="a+", stop=("x",), think="off")
     made = options_for(asked, 4096)
