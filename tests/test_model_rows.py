@@ -7,9 +7,9 @@ from click.testing import CliRunner
 from localspec.cli.main import localspec as cli
 from localspec.models.entries import ModelEntry
 from localspec.models.registry import Registry, load_registry, parse_registry
-from localspec.plan.model_list import ModelRow, choices, model_rows
 from localspec.plan.recommend import Memory
 from localspec.session.model_lines import line, marks_of, sizes_of
+from localspec.session.model_list import ModelRow, choices, model_rows
 
 GB = 1_000_000_000
 SIZES = {"tiny": 100_000_000, "middle": 2 * GB, "huge": 500 * GB}
@@ -32,7 +32,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("localspec.plan.model_list.free_ram_bytes", lambda: 8 * GB)
+    monkeypatch.setattr("localspec.session.model_list.free_ram_bytes", lambda: 8 * GB)
     return parse_registry(REGISTRY, "test")
 
 

@@ -16,8 +16,8 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.models.entries import HubSource
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
-from localspec.plan.model_list import ModelRow, measured_choices
 from localspec.session.model_lines import hint, line
+from localspec.session.model_list import ModelRow, measured_choices
 from localspec.storage.paths import data_dir, shown
 
 # Of the blocks for documentation: a socket for datagrams only looks up the route, and sends nothing.

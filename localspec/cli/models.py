@@ -46,8 +46,8 @@ from localspec.models.pairs import Fit, PairReport, Side, check_pair, quoted, su
 from localspec.models.registry import USER_FILE, Registry, load_registry
 from localspec.models.repository import model_header
 from localspec.models.store import Store
-from localspec.plan.model_list import ModelRow, model_rows
 from localspec.session.model_lines import cells, marks_of, sizes_of, words_of
+from localspec.session.model_list import ModelRow, model_rows
 from localspec.storage.files import size_text
 from localspec.storage.paths import config_dir, data_dir, shown
 

@@ -35,9 +35,9 @@ from localspec.models.store import Store, sha256_of
 from localspec.options import LaunchOptions
 from localspec.plan.fit import forecast
 from localspec.plan.memories import memories
-from localspec.plan.model_list import ModelRow, model_rows
 from localspec.plan.recommend import Memory, Recommendation, Suits, recommend
 from localspec.session.model_lines import cells, outlook, rounded
+from localspec.session.model_list import ModelRow, model_rows
 from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import data_dir
 

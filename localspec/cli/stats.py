@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 
 from localspec.cli.options import flag, flags, several, switch
+from localspec.config.recorded import recorded
 from localspec.decoding.drafters.register import drafters, keeping
 from localspec.decoding.round import OFF
 from localspec.display import notice, wrapped
 from localspec.errors import LocalspecError, UsageError
-from localspec.launch.recording import recorded
 from localspec.options.recording import checked_workload
 from localspec.storage.files import holds_other, write_atomic
 from localspec.storage.paths import data_dir, shown

@@ -27,12 +27,12 @@ from localspec.calibration.calibrated import (
 )
 from localspec.config.files import read_setting, user_file
 from localspec.config.keys import KEYS, as_written
+from localspec.config.recorded import kept_megabytes, recording, telemetry_dir
 from localspec.config.resolve import Level, resolve
 from localspec.decoding.drafters.register import keeping
 from localspec.decoding.model import Role
 from localspec.entry_points import of_others
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
-from localspec.launch.recording import kept_megabytes, recording, telemetry_dir
 from localspec.llama.backend import build
 from localspec.llama.devices import Device, devices
 from localspec.llama.safe_widths import SafeWidths

@@ -31,7 +31,7 @@ class Running(msgspec.Struct, frozen=True):
         addresses: where it listens: URLs, and paths of sockets.
         since: when it began to listen, in Unix seconds.
         engine: the socket at which other programs of this user ask its engine; empty where there is none.
-        records: what it records of replies, see `launch.recording`: nothing where it is empty.
+        records: what it records of replies, see `config.recorded`: nothing where it is empty.
         n_ctx: tokens of context of a request; 0 where that is not known.
         keyed: whether requests have to carry a key.
         models: the tokens of context of all models that it was started with, by each of their names.

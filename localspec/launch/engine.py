@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from localspec.config.recorded import recorded
 from localspec.engine.engine import Engine, Needs, NoSignals, OnProgress, Signals
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring, Notice
 from localspec.engine.running import Running, servers
 from localspec.entry_points import engine_module
 from localspec.errors import LocalspecError
-from localspec.launch.recording import recorded
 from localspec.models.requested import with_full_names
 from localspec.options import LaunchOptions
 

@@ -20,6 +20,7 @@ from localspec.chat import jinja
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer
+from localspec.config.recorded import kept_megabytes, why_not_recorded
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import (
     PairCosts,
@@ -35,7 +36,6 @@ from localspec.errors import ModelLoadError, PassFailed
 from localspec.grammar import Grammars
 from localspec.launch.drafting import Drafting
 from localspec.launch.loaded_files import LoadedFiles
-from localspec.launch.recording import kept_megabytes, why_not_recorded
 from localspec.llama.backend import initialise
 from localspec.llama.buffer_log import RAM, together
 from localspec.llama.encoder import Encoder

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer, Request
+from localspec.config.recorded import recording, telemetry_dir
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import AdaptivePolicy, Policy
-from localspec.launch.recording import recording, telemetry_dir
 
 if TYPE_CHECKING:
     from localspec.telemetry.recorder import Recorder

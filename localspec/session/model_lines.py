@@ -2,8 +2,8 @@
 
 from localspec.models.entries import Medium
 from localspec.models.mmproj import WORDS
-from localspec.plan.model_list import ModelRow
 from localspec.plan.recommend import Recommendation
+from localspec.session.model_list import ModelRow
 from localspec.storage.files import size_text
 
 _SIZE, _SPEED = 7, 5

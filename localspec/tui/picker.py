@@ -14,9 +14,9 @@ from localspec.models.repository import local_file
 from localspec.models.shape import model_shape
 from localspec.options import LoadOptions
 from localspec.plan.memory import kv_bytes
-from localspec.plan.model_list import ModelRow, choices, measured_choices
 from localspec.resources import free_ram_bytes
 from localspec.session.model_lines import line
+from localspec.session.model_list import ModelRow, choices, measured_choices
 from localspec.tui.sheets import ListSheet, SheetRow
 
 _MOST_OF_FREE = 0.5

@@ -175,8 +175,8 @@ class Lines:
     def choose_model(self) -> None:
         """List the pairs."""
         # Not at the start.
-        from localspec.plan.model_list import measured_choices  # noqa: PLC0415
         from localspec.session.model_lines import line  # noqa: PLC0415
+        from localspec.session.model_list import measured_choices  # noqa: PLC0415
 
         rows, loaded = measured_choices(), self.session.models.name
         width = max(len(each.name) for each in rows)

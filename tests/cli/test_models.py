@@ -13,8 +13,8 @@ from localspec.cli.models import _text
 from localspec.errors import ModelUnavailable
 from localspec.llama.model import LlamaModel
 from localspec.options import LoadOptions
-from localspec.plan import model_list
 from localspec.plan.recommend import Memory
+from localspec.session import model_list
 from tests.chat.toy_calls import HERMES
 from tests.cli.command import assert_one_complaint, localspec
 from tests.engine.scripted import THINKING_TEMPLATE

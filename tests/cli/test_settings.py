@@ -27,7 +27,7 @@ from localspec.diagnosis.doctor import Fact
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.llama.selection import builds_dir
 from localspec.models.registry import load_registry
-from localspec.plan.model_list import ModelRow
+from localspec.session.model_list import ModelRow
 from localspec.setup.plan import GpuFinding
 from tests.cli.command import localspec, succeed
 from tests.models.gguf_builder import build

@@ -27,8 +27,8 @@ from localspec.plan.decide import Refusal, Wish, decide
 from localspec.plan.facts import Facts
 from localspec.plan.load_plan import LoadPlan
 from localspec.plan.make import make_plan
-from localspec.plan.model_list import measured_choices
 from localspec.session.model_lines import hint, line, sizes_of
+from localspec.session.model_list import measured_choices
 from tests.plan.cases import Case
 from tests.plan.files import MADE, own_files, put
 from tests.plan.machines import MACHINES, Computer
@@ -154,7 +154,7 @@ def _on(machine: Computer, case: Case, data: Path, patch: pytest.MonkeyPatch) ->
         ("plan.memories.stored_costs", measured),
         ("plan.facts.free_ram_bytes", lambda: machine.free),
         ("plan.facts.devices", lambda: machine.devices),
-        ("plan.model_list.free_ram_bytes", lambda: machine.free),
+        ("session.model_list.free_ram_bytes", lambda: machine.free),
         ("plan.memories.free_ram_bytes", lambda: machine.free),
         ("plan.memories.usable_ram_bytes", lambda: machine.total),
         ("plan.memories.copied_per_second", lambda _: machine.copied_per_s),

@@ -12,9 +12,9 @@ import pytest
 
 from localspec.chat.request import Request
 from localspec.config.own import adopt_switches
+from localspec.config.recorded import kept_megabytes
+from localspec.config.recorded import recording as what_is_recorded
 from localspec.launch.observe import Telemetry
-from localspec.launch.recording import kept_megabytes
-from localspec.launch.recording import recording as what_is_recorded
 from localspec.messages import Message
 from localspec.options.recording import Switch
 from localspec.telemetry.log import FILE, read_records, store, wipe

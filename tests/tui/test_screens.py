@@ -17,7 +17,7 @@ from localspec.chat.events import RoundDone
 from localspec.decoding.gain import Gain
 from localspec.decoding.stats import AcceptanceStats
 from localspec.messages import Message
-from localspec.plan.model_list import ModelRow
+from localspec.session.model_list import ModelRow
 from localspec.session.preferences import Preferences
 from localspec.tui import picker
 from localspec.tui.history_sheet import HistorySheet

@@ -8,7 +8,7 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from localspec.plan.model_list import ModelRow
+from localspec.session.model_list import ModelRow
 from localspec.tui.history_sheet import HistorySheet
 from localspec.tui.picker import Picker
 from localspec.tui.sheets import LineSheet, ListSheet, TextSheet

@@ -46,11 +46,11 @@ from localspec.cli.options import (
     several,
     tool_rules,
 )
+from localspec.config.recorded import recorded
 from localspec.engine.drafts import MOST_FRAME_BYTES
 from localspec.engine.protocol import EngineDied, Load, Notice, Ready, ReplyEvents
 from localspec.engine.remote_engine import RemoteEngine
 from localspec.engine.running import Running, announced, directory, engine_socket
-from localspec.launch.recording import recorded
 from localspec.models.requested import named_models, without_files
 from localspec.plugins.serve.answering import Service
 from localspec.plugins.serve.app import application

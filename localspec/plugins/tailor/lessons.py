@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from localspec.api import Message, UsageError, data_dir
+from localspec.config.recorded import telemetry_dir
 from localspec.decoding.drafters.heads import HeadsDrafter
 from localspec.history.archive import History
-from localspec.launch.recording import telemetry_dir
 from localspec.plugins.bench.prompts import BenchPrompt, read
 from localspec.session.conversation import SavedConversation
 from localspec.telemetry.log import read_texts
