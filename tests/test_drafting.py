@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from localspec.decoding.costs import PairCosts, PassCosts, best_yield
+from localspec.decoding.draft_mode import DraftMode, draft_mode
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.vocab_map import SharedIds
+from localspec.decoding.drafting import Drafting
 from localspec.decoding.policy import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.errors import UsageError
-from localspec.launch.drafting import Drafting
 from localspec.llama.safe_widths import SafeWidths, consecutive
 from localspec.models.architectures import Heads
 from localspec.options import LoadOptions
-from localspec.plan.draft_mode import DraftMode, draft_mode
 from localspec.plan.load_plan import LoadPlan
 from localspec.plan.settle import exact_drafts, settle
 from tests.toy import GREEDY, CachedModel, ToySequences, random_table

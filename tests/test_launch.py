@@ -13,6 +13,7 @@ from localspec.calibration.calibrated import StoredCosts
 from localspec.calibration.measurements import Measurements
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts, draft_model_could_win
+from localspec.decoding.draft_mode import DraftMode, draft_modes
 from localspec.errors import (
     ModelFileError,
     ModelLoadError,
@@ -25,7 +26,6 @@ from localspec.models.registry import load_registry
 from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
 from localspec.plan import decide as launch
 from localspec.plan import facts, payoff
-from localspec.plan.draft_mode import DraftMode, draft_modes
 from localspec.plan.fit import FitPlan, FreeMemory, PairLoad, Place, PlaceUse
 from localspec.plan.load_plan import LoadPlan
 from localspec.plan.make import make_plan

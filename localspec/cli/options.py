@@ -348,7 +348,7 @@ def _read_grammar(_context: click.Context, flag: click.Parameter, value: str | N
 def _read_draft(_context: click.Context, _flag: click.Parameter, value: str | None) -> str | None:
     """Return a draft mode, with or without a length; a wrong one is refused before anything is loaded."""
     if value is not None:
-        from localspec.plan.draft_mode import draft_mode  # noqa: PLC0415 - most do not give it
+        from localspec.decoding.draft_mode import draft_mode  # noqa: PLC0415 - most do not give it
 
         try:
             draft_mode(value)

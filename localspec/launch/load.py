@@ -26,7 +26,9 @@ from localspec.decoding.costs import (
     PairCosts,
     at_best_of,
 )
+from localspec.decoding.draft_mode import AUTO
 from localspec.decoding.drafters.register import keeping
+from localspec.decoding.drafting import Drafting
 from localspec.decoding.model import Role
 from localspec.decoding.policy import Policy
 from localspec.decoding.scheduler import Sequences
@@ -34,7 +36,6 @@ from localspec.display import MEASURED_AGAIN
 from localspec.engine.protocol import Loading, Measuring
 from localspec.errors import ModelLoadError, PassFailed
 from localspec.grammar import Grammars
-from localspec.launch.drafting import Drafting
 from localspec.launch.loaded_files import LoadedFiles
 from localspec.llama.backend import initialise
 from localspec.llama.buffer_log import RAM, together
@@ -50,7 +51,6 @@ from localspec.messages import Held
 from localspec.models.architectures import Heads
 from localspec.models.mmproj import model_that_takes
 from localspec.options import LoadOptions
-from localspec.plan.draft_mode import AUTO
 from localspec.plan.facts import free_memory
 from localspec.plan.fit import PlaceUse
 from localspec.plan.load_plan import TEXT_ONLY, LoadPlan

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from localspec.calibration.measurements import Measurements
+from localspec.decoding.draft_mode import AUTO, DraftMode, draft_modes
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.errors import (
     LocalspecError,
@@ -24,7 +25,6 @@ from localspec.models.registry import Registry
 from localspec.models.requested import named_models
 from localspec.models.shape import ModelShape
 from localspec.options import LaunchOptions, LoadOptions
-from localspec.plan.draft_mode import AUTO, DraftMode, draft_modes
 from localspec.plan.facts import Facts, FileFacts, HeadsFacts, PairFacts
 from localspec.plan.fit import FreeMemory, PairLoad
 from localspec.plan.load_plan import TEXT_ONLY, EncoderFile, LoadPlan

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.decoding.costs import PairCosts
+from localspec.decoding.draft_mode import DraftMode, draft_mode
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
 from localspec.errors import LocalspecError
 from localspec.models.architectures import Heads
 from localspec.options import LoadOptions
-from localspec.plan.draft_mode import DraftMode, draft_mode
 from localspec.plan.fit import PairLoad, PlaceUse
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass, replace
 
 from localspec.decoding.costs import PairCosts, PassCosts, best_count
+from localspec.decoding.draft_mode import AUTO
 from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.gain import COMPARED_ERROR
 from localspec.errors import MemoryShort
 from localspec.llama.safe_widths import SafeWidths
 from localspec.options import LoadOptions
-from localspec.plan.draft_mode import AUTO
 from localspec.plan.fit import FreeMemory
 from localspec.plan.load_plan import LoadPlan
 from localspec.plan.memory import context_of

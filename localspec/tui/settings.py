@@ -66,7 +66,7 @@ class ChatSettings:
         """
         if name == DRAFT:
             # It knows every drafter, and few change this.
-            from localspec.plan.draft_mode import draft_mode  # noqa: PLC0415
+            from localspec.decoding.draft_mode import draft_mode  # noqa: PLC0415
 
             return replace(self, draft=draft_mode(AUTO if value == "on" else value).name)
         setting = _OPTIONS.get(name)

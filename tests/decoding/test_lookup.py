@@ -23,13 +23,13 @@ from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter, make
 from localspec.decoding.drafters.register import DrafterContext, drafters
+from localspec.decoding.drafting import Drafting
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.decoding.speculative import speculative_round
-from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
 from localspec.plugins.store.drafter import PastSource, StoreDrafter
 from localspec.plugins.store.token_log import TokenLog

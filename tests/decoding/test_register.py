@@ -21,6 +21,7 @@ from localspec.decoding.drafters.register import (
     uses_passes,
 )
 from localspec.decoding.drafters.vocab_map import SharedIds
+from localspec.decoding.drafting import Drafting
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
@@ -28,7 +29,6 @@ from localspec.decoding.policy import AdaptivePolicy, Policy, plain_policy
 from localspec.decoding.scheduler import Scheduler
 from localspec.decoding.stats import AcceptanceStats
 from localspec.errors import UsageError
-from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
 from localspec.plugins.store import DRAFTER
 from tests.decoding.worlds import SaidTwice

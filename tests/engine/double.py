@@ -53,12 +53,12 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.draft_mode import draft_mode
 from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, plain_policy
 from localspec.engine.child import serve
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.messages import Held
 from localspec.options import LaunchOptions
-from localspec.plan.draft_mode import draft_mode
 from localspec.plugins.serve.drafts.drafter import ClientDrafter
 from tests import warm
 from tests.chat.toy_calls import GRAMMARS, HERMES

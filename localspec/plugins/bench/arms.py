@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localspec.api import LaunchOptions, UsageError, changed, load_registry
+from localspec.decoding.draft_mode import draft_mode
 from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, uses_draft_model
 from localspec.options import Option, options_of
-from localspec.plan.draft_mode import draft_mode
 
 OFF = "off"
 _NAMES = {

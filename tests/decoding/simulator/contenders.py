@@ -7,16 +7,16 @@ from tempfile import TemporaryDirectory
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts
+from localspec.decoding.draft_mode import AUTO
 from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.vocab_map import SharedIds
+from localspec.decoding.drafting import Drafting
 from localspec.decoding.policy import LONGEST_DRAFT, FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed
-from localspec.launch.drafting import Drafting
-from localspec.plan.draft_mode import AUTO
 from localspec.plugins.store.token_log import TokenLog
 from tests.decoding.simulator.pair import Alone, VirtualModel
 from tests.decoding.simulator.world import World

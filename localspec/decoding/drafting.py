@@ -12,6 +12,7 @@ from localspec.decoding.costs import (
     draft_model_could_win,
     window_length,
 )
+from localspec.decoding.draft_mode import AUTO, DraftMode, draft_mode
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
     WITHOUT_MODEL,
@@ -29,7 +30,6 @@ from localspec.decoding.policy import (
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
 from localspec.errors import UsageError
-from localspec.plan.draft_mode import AUTO, DraftMode, draft_mode
 
 if TYPE_CHECKING:
     from localspec.decoding.drafters.vocab_map import VocabMap
