@@ -57,7 +57,7 @@ def start_chat(
     default = ""
     if not settings.named_model and go_on is None:  # a conversation has its own
         settings, default = with_model(settings, quiet=quiet)
-    with _waiting_keys() if screens else nullcontext() as modes:
+    with _waiting_keys() if screens else nullcontext() as modes, _stopped_early():
         session = _session(settings, system, docs, tools, preferences)
         if default:
             notice(default)
@@ -211,6 +211,17 @@ def _has_screens() -> bool:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     terminals = all(stream is not None and stream.isatty() for stream in streams)
     return terminals and os.environ.get("TERM", "") not in {"", "dumb"}
+
+
+@contextmanager
+def _stopped_early() -> Iterator[None]:
+    """Say so where Ctrl-C ends a chat that was still to begin: its ^C is unseen."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            notice("stopped by Ctrl-C")
+        raise
 
 
 @contextmanager

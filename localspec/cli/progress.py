@@ -13,6 +13,7 @@ import click
 from rich.cells import cell_len
 
 from localspec.display import (
+    MEASURED_AGAIN,
     columns_of,
     cut,
     duration_text,
@@ -221,7 +222,9 @@ class ProgressLine:
             notice(f"measured {share:.0%}{left}")
         done = f"  {share:.0%}{left}"
         skip = skip if len(text + skip + done) <= columns() else ""
-        self._draw_name("measuring ", name, measuring_text(name).partition(name)[2] + skip + done)
+        model = name.removesuffix(MEASURED_AGAIN)  # of which the end is seen where room is short
+        after = measuring_text(name).partition(model)[2]
+        self._draw_name("measuring ", model, after + skip + done)
 
     def _draw_name(self, before: str, name: str, after: str) -> None:
         """Draw a line with as much of the end of a name as fits."""

@@ -160,10 +160,9 @@ def _saving(total: RoundSums) -> str:
     plain_s = sum(each.plain_s for each in total.gains.values())
     if total.gain is None or not total.gain.is_clear:
         return f"{text} ({counts})"
-    verb = "saved" if saved_s >= 0 else "added"
-    seconds = f"{duration_text(abs(saved_s), 1)} to {duration_text(plain_s, 1)}"
-    seconds = seconds if saved_s < 0 else seconds.replace(" to ", " of ")
-    return f"{text}: it {verb} {seconds} ({counts})"
+    verb, of = ("saved", "of") if saved_s >= 0 else ("added", "to")
+    plain = f"the {duration_text(plain_s, 1)} that they take without it"
+    return f"{text}: it {verb} {duration_text(abs(saved_s), 1)} {of} {plain} ({counts})"
 
 
 def _findings(report: Report) -> Iterator[RenderableType]:
@@ -251,7 +250,7 @@ def _stages(total: RoundSums, wide: bool) -> Iterator[RenderableType]:
     if total.seconds:
         shares = [total.stages_s[stage] / total.seconds for stage in STAGES]
         rows = [[f"{share:.1%}" for share in shares], [_bar(share, wide) for share in shares]]
-        title = f"where the time went, of {duration_text(total.seconds, 1)}"
+        title = f"where the time of all answers went, {duration_text(total.seconds, 1)}"
         yield from _table(title, [stage.replace("_", " ") for stage in STAGES], rows[: 1 + wide])
 
 

@@ -30,7 +30,10 @@ from localspec.tui.keys import IN_COMPOSER
 
 _PATH = re.compile(r'(?:^|\s)@("?)([^\s"]*)$')
 _ARGUMENT = re.compile(r"/(\w+) (\S*)$")
+_ROOM_FOR_ARGUMENTS = 60
 _ROWS = 6  # of the list of completions, as app.tcss has it
+_SHOWN = 20
+_LATEST = "the last question (type words first to search for them)"
 _PLACEHOLDER = "Ask something. / for commands, @ for files, F1 for keys."
 
 
@@ -103,6 +106,7 @@ class Composer(TextArea):
 
     Attributes:
         recall: what was sent, oldest first.
+        report: shows a line of news as long as its second argument returns a true value.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = IN_COMPOSER
@@ -126,6 +130,7 @@ class Composer(TextArea):
         )
         self.cursor_blink = False  # the screen would be drawn twice a second for it
         self.recall: list[str] = []
+        self.report: Callable[[str, Callable[[], object]], None] = lambda *_: None
         self._menu, self._clipboard, self._folder = menu, clipboard, folder
         self._at: int | None = None
         self._draft = self._wanted = ""
@@ -286,6 +291,10 @@ class Composer(TextArea):
         if not steps or not self._recall(steps[-1]):
             news = "no earlier question has that" if self._at is None else "no earlier one has that"
             self.app.notify(news, timeout=2)
+            return
+        found = f"the last question with {self._wanted[:_SHOWN]!r}" if self._wanted else _LATEST
+        here = self._at
+        self.report(f"{found} · Ctrl+R: the one before · ↓: back", lambda: self._at == here)
 
     def _leave_recall(self) -> None:
         """Where a recalled text was changed, it is a new one, and the one before the recall can be recalled, too."""
@@ -399,9 +408,15 @@ class Entry(Vertical):
         self._completions = possible
         self._list.display = self.list_open = bool(possible)
         self._more.display = len(possible) > _ROWS
-        width = max((len(each.label) for each in possible), default=0)
+        labels = [each.label for each in possible]
+        if (
+            self.size.width < _ROOM_FOR_ARGUMENTS
+        ):  # what a command does says more than what it takes
+            labels = [each.split()[0] if each.startswith("/") else each for each in labels]
+        width = max(map(len, labels), default=0)
+        rows = zip(labels, possible, strict=True)
         self._list.set_options(
-            Option(Content(f"{each.label:<{width}}  {each.hint}")) for each in possible
+            Option(Content(f"{label:<{width}}  {each.hint}")) for label, each in rows
         )
         self._more.update(f"{_ROWS} of {len(possible)} · ↑↓ shows the others")
         # Behind a bare slash none is meant yet: Enter would run the first.

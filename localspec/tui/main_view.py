@@ -50,6 +50,7 @@ class MainView:
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
         self.entry = Entry(session.folder, self._attach, self._attached)
+        self.entry.composer.report = self.report
         session.tray.changed = self.show_changes
         self._news = Static(id="notice", markup=False)
         self._below = Static("[@click=app.to_end]↓ more below, Ctrl+End goes there[/]", id="below")

@@ -12,7 +12,7 @@ from localspec.batch.batch import Tally
 from localspec.cli import progress
 from localspec.cli.batch import progress_text, summary
 from localspec.cli.progress import ProgressLine, print_list, print_table
-from localspec.display import cut, duration_text
+from localspec.display import MEASURED_AGAIN, cut, duration_text
 from localspec.models.transfer import Progress as Transfer
 
 WIDE = "a-long-name-of-a-model-\N{CJK UNIFIED IDEOGRAPH-6A21}"
@@ -143,6 +143,12 @@ def test_a_measurement_says_of_what_and_how_long(monkeypatch: pytest.MonkeyPatch
                 watched.now += 10.0
         assert told in (watched.drawn if terminal else watched.lines)
         assert not any("10%, " in each for each in (*watched.drawn, *watched.lines))
+
+
+def test_a_measurement_made_again_names_the_whole_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
+    watched.line.measure("smollm2-135m" + MEASURED_AGAIN, 0.5)
+    assert watched.drawn == [f"measuring smollm2-135m{MEASURED_AGAIN}  50%"]
 
 
 def test_what_a_measurement_leaves_is_told_by_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:

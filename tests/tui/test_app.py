@@ -342,7 +342,8 @@ async def test_an_earlier_question_is_found_by_what_it_has(chat: Chat) -> None:
         chat.composer.accept(each)
     await chat.type("WROTE")
     for text in ("Who wrote Emma?", "Who wrote Faust?", "Who wrote Faust?"):
-        await chat.press("ctrl+r", typed=text)
+        news = "the last question with 'wrote' · Ctrl+R: the one before"
+        await chat.press("ctrl+r", typed=text, shows=news)
     assert [each.message for each in chat.app._notifications] == ["no earlier one has that"]
     await chat.press("down", "down", "down", typed="WROTE")
 
