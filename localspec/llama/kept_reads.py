@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+import numpy as np
 
+from localspec.decoding.model import Logits
 from localspec.errors import ModelChanged, PassFailed
 from localspec.llama.cells import Cells, Layout, UnknownFormError, cells_of, joined, tail_of_state
 from localspec.llama.identity import belongs_to
@@ -24,6 +26,7 @@ from localspec.storage.read_store import (
     make_room,
     may_be_written,
     remove_old,
+    row_of,
     tail_of,
 )
 
@@ -188,11 +191,8 @@ class KeptReads:
         if not self._pays(count, len(tail)) or not may_be_written(self._directory, len(tail)):
             return
         tokens = sequence.cached
-        parent = self._shelf.beginning(sequence.owner)
-        for start in range(0, count, self._size):
-            parent = self._shelf.child(parent, tokens[start : min(count, start + self._size)])
         its.ends.add(count)
-        name = tail_of(parent)
+        name = tail_of(self._named(tokens[:count], sequence.owner))
         self._submit(sequence.owner, tokens, lambda: self._write(name, (), b"", [tail]))
 
     def withhold(self, slot: int) -> None:
@@ -224,7 +224,9 @@ class KeptReads:
             common = common_beginning(each.tokens, tokens) if each.owner == sequence.owner else 0
             if common - known >= self._least_tokens:
                 wait([each.written])  # this one waits: it is what it wants
-        chain = self._chain(tokens[:-1], sequence.owner)  # the last token gives the first row
+        row = self._row(tokens, sequence)
+        # Else the last token gives the first row.
+        chain = self._chain(tokens if row is not None else tokens[:-1], sequence.owner)
         found = self._read(chain)
         count = 0 if found is None else found.count
         if found is None or count - known < self._least_tokens or count >= sequence.n_ctx:
@@ -237,9 +239,32 @@ class KeptReads:
             return
         if self._filled(sequence, tokens[:count], found):
             self._shelf.touch(found.files)
+            if row is not None and count == len(tokens):
+                sequence.prompt_row = (count, row)
         else:
             sequence.forget()
             self._shelf.remove(*found.files)
+
+    def _row(self, tokens: Sequence[int], sequence: LlamaSequence) -> Logits | None:
+        """Return the row behind a prompt, see `LlamaSequence.prompt_row`; None where that is not known."""
+        if self.needs_points:
+            return None
+        with suppress(UnusableError, ValueError):
+            row = np.frombuffer(
+                self._shelf.read(self._row_file(tokens, sequence)).content, np.float32
+            )
+            return row.reshape(1, sequence.n_vocab)
+        return None
+
+    def _row_file(self, tokens: Sequence[int], sequence: LlamaSequence) -> str:
+        return row_of(self._named(tokens, sequence.owner))
+
+    def _named(self, tokens: Sequence[int], owner: str) -> str:
+        """Return the name of the block that a text ends with."""
+        own = self._shelf.beginning(owner)
+        for start in range(0, len(tokens), self._size):
+            own = self._shelf.child(own, tokens[start : start + self._size])
+        return own
 
     @property
     def _least_tokens(self) -> int:
@@ -336,7 +361,11 @@ class KeptReads:
             if self.needs_points
             else [each.file for each in chain[full:] if each.common == len(each.tokens)]
         )
-        job = _Text(tokens, start, parent, sorted(ends), cells, len(tokens) == len(held))
+        row = sequence.prompt_row
+        rows = list[tuple[str, bytes]]()
+        if row is not None and row[0] <= len(tokens) and not self.needs_points:
+            rows = [(self._row_file(held[: row[0]], sequence), row[1].tobytes())]
+        job = _Text(tokens, start, parent, sorted(ends), cells, len(tokens) == len(held), rows)
         known_names = [each.file for each in chain[:full]]
         self._submit(sequence.owner, tokens, lambda: self._write_text(job, its, known_names, old))
 
@@ -377,6 +406,9 @@ class KeptReads:
             else:
                 if job.cells.layout.has_tail and job.is_whole:
                     self._write(tail_of(parent), (), b"", [job.cells.tail])
+                for name, row in job.rows:
+                    names.append(name)
+                    self._write(name, (), b"", [row])
                 self._shelf.remove(*old)
         self._shelf.touch(names)
         self._note(its, names)
@@ -422,6 +454,7 @@ class _Text:
         ends: where tails belong.
         cells: of all tokens of the sequence.
         is_whole: whether the sequence holds no more, so that its tail is that of the last block.
+        rows: the row behind its prompt, if that is known, and the name of its file.
     """
 
     tokens: tuple[int, ...]
@@ -430,3 +463,4 @@ class _Text:
     ends: Sequence[int]
     cells: Cells
     is_whole: bool
+    rows: Sequence[tuple[str, bytes]]

@@ -39,6 +39,8 @@ class LlamaSequence:
         skipped: how many of the tokens that it holds take no position, as most of a picture's in M-RoPE.
         least: no fewer tokens than these can be kept, but none: what windows lost of those before was not put back.
         copies: whether it may copy what another sequence holds.
+        prompt_row: the row behind a prompt that it holds, and how many tokens that has; None where none is kept. Asked for
+            again, that prompt is answered by the same numbers: a pass for its last token alone would round otherwise.
         owner: for whom the tokens were evaluated that it holds; it copies from no other's.
     """
 
@@ -52,6 +54,7 @@ class LlamaSequence:
         self.truncate_s = 0.0
         self.in_chunks = self.run_end = self.skipped = self.least = 0
         self.copies = True
+        self.prompt_row: tuple[int, Logits] | None = None
         self.owner = ""
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
@@ -86,6 +89,7 @@ class LlamaSequence:
         holds = self.native.held(self.number) == len(tokens) - skipped
         if holds:
             self._cached, self.in_chunks, self._snapshots = list(tokens), in_chunks, 0
+            self.prompt_row = None
             self.least = least
             self.skipped = skipped
         else:
@@ -162,9 +166,29 @@ class LlamaSequence:
             if n_past < self.in_chunks:
                 begin = 0 if self.encoder is None else last_chunk_end(self._cached)
                 self.in_chunks = n_past - (n_past - begin) % native.n_batch
+            self._drop_row()
         else:
             self.forget()
         self.truncate_s += time.perf_counter() - start
+
+    def keep_row(self, row: Logits) -> None:
+        """Keep the row behind a prompt, which is all that is cached now."""
+        self.prompt_row = (self.n_cached, row.copy())
+
+    def known_row(self, tokens: Sequence[int]) -> Logits | None:
+        """Return the row behind a prompt, and forget what comes after it; None where that row is not known."""
+        if self.prompt_row is None or self.prompt_row[0] != len(tokens):
+            return None
+        if self._cached[: len(tokens)] != list(tokens) or self._reusable(len(tokens)) < len(tokens):
+            return None
+        self.truncate(len(tokens))
+        # Whoever chooses may change it.
+        return None if self.prompt_row is None else self.prompt_row[1].copy()
+
+    def _drop_row(self) -> None:
+        """Forget a row that is behind more than is cached."""
+        if self.prompt_row is not None and self.prompt_row[0] > self.n_cached:
+            self.prompt_row = None
 
     def part(self, tokens: Sequence[int], rows: int, branches: tuple[int, ...] = ()) -> Part:
         """Return what is to be evaluated after what is cached.
@@ -211,11 +235,13 @@ class LlamaSequence:
                 self.forget()
             return
         self._cached = [*self._cached, *tokens][:held]
+        self._drop_row()
 
     def forget(self) -> None:
         """Forget everything, and whatever else the memory holds of the sequence."""
         self.native.clear(self.number)
         self._cached.clear()
+        self.prompt_row = None
         self.in_chunks = self.run_end = self._snapshots = self.skipped = self.least = 0
 
     def room(self) -> NativeContext:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.model import Logits, Pass
+from localspec.decoding.model import Logits, Pass, Role
 from localspec.errors import PassFailed
 from localspec.llama.batch import Part
 from localspec.llama.encoder import Encoder
@@ -128,6 +128,8 @@ class LlamaSequences:
         rows = sum(request.rows for _, request in requests)
         if not 1 <= rows <= self.most_rows:
             raise PassFailed(f"a pass asks for {rows} rows: it gives 1 to {self.most_rows}")
+        if (known := self._known_rows(requests)) is not None:
+            return known
         if self.native.pass_width and len(requests) > 1:
             return self._one_by_one(requests)
         if self.reader is not None and (rows_there := self._read(requests)) is not None:
@@ -146,11 +148,26 @@ class LlamaSequences:
             self._family[requests[i][0]].evaluated(part.chain)
             answers[i] = all_rows[start : start + part.rows]
             start += part.rows
+            if part.rows == 1 and len(part.tokens) > 1 and requests[i][1].role is Role.TARGET:
+                self._family[requests[i][0]].keep_row(answers[i])
         return [answers[i] for i in range(len(requests))]
 
     def _one_by_one(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the same from a pass for each: llama.cpp evaluates by itself what one sequence has more than others, however narrow."""
         return [self.together([each])[0].copy() for each in requests]
+
+    def _known_rows(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits] | None:
+        """Return the rows of requests one of which asks for what is known behind a prompt; None where none does."""
+        for at, (slot, request) in enumerate(requests):
+            if request.rows != 1 or request.branches:
+                continue
+            row = self._family[slot].known_row(request.tokens)
+            if row is not None:
+                others = [*requests[:at], *requests[at + 1 :]]
+                # Rows are valid until the next pass: those of the others' come last.
+                beside = self.together(others) if others else []
+                return [*beside[:at], row, *beside[at:]]
+        return None
 
     def _read(self, requests: Sequence[tuple[int, Pass]]) -> list[Logits] | None:
         """Return the rows of requests one of which the reader answers; None where it answers none."""
@@ -292,6 +309,7 @@ class _Slot(LlamaSequence):
         """Return the row behind a prompt that the reader has."""
         rows = self.logits(request.tokens, request.rows)
         self.has_row = True
+        self.keep_row(rows)
         return rows
 
     def go_home(self) -> None:
@@ -353,15 +371,33 @@ class _Slot(LlamaSequence):
     def reuse(self, tokens: Sequence[int], rows: int) -> None:
         """Keep, or copy, what is evaluated of `tokens`, and forget everything else."""
         donor = self._known(tokens)[1]
-        if donor is not None and donor.is_read:
-            donor.go_home()
         if donor is not None:
-            self._leave()
-            self.native.copy(donor.number, self.number)
-            self._cached, self.skipped = list(donor.cached), donor.skipped
-            self.least = donor.least
-            self.in_chunks, self.run_end = donor.in_chunks, donor.run_end
+            self._copy(donor)
         LlamaSequence.reuse(self, tokens, rows)
+
+    def known_row(self, tokens: Sequence[int]) -> Logits | None:
+        """Return the row behind a prompt, where this sequence knows it, or one that it may copy from."""
+        row = super().known_row(tokens)
+        if row is not None:
+            return row
+        knows = {
+            each for each in self._family if each.prompt_row and each.prompt_row[0] == len(tokens)
+        }
+        donor = self._known(tokens)[1] if knows else None
+        if donor not in knows:
+            return None
+        self._copy(donor)
+        return super().known_row(tokens)
+
+    def _copy(self, donor: "_Slot") -> None:
+        """Hold what another one has evaluated."""
+        if donor.is_read:
+            donor.go_home()
+        self._leave()
+        self.native.copy(donor.number, self.number)
+        self._cached, self.skipped = list(donor.cached), donor.skipped
+        self.least, self.prompt_row = donor.least, donor.prompt_row
+        self.in_chunks, self.run_end = donor.in_chunks, donor.run_end
 
     def _known(self, tokens: Sequence[int]) -> tuple[int, "_Slot | None"]:
         """Return how many of `tokens` are cached, and by whom, if it is worth copying."""

@@ -3,7 +3,8 @@
 A block's file is `PARENT.OWN`: OWN is a hash of PARENT and of the block's tokens, and the first PARENT one of whose text
 it is. So a text finds its longest common beginning by names alone, what several texts begin with is there once, and two
 programs that write the same write the same file. What no block can hold, since no part of it can be cut off (the state
-of a recurrent layer, the window of a sliding one), is `OWN.tail`: as it was at the end of that block.
+of a recurrent layer, the window of a sliding one), is `OWN.tail`: as it was at the end of that block. `OWN.row` is the row of
+logits behind a prompt that ends there.
 
 Each model has a shelf: a directory whose name is a hash of all that changes a bit. Files are made elsewhere and renamed,
 and hold a checksum: one that is damaged, foreign, or of a writer that was killed is removed or never seen.
@@ -34,7 +35,7 @@ _HEAD = struct.Struct(
 _HOUR_S = 3600.0
 _OLD_S = 600.0
 """After which a file that is still being made belongs to a writer that was killed."""
-_LEDGER, _OF, _TAIL = "written", "of", "tail"
+_LEDGER, _OF, _TAIL, _ROW = "written", "of", "tail", "row"
 _NAME = 20  # hexadecimal digits, 80 bits
 
 Content = bytes | bytearray | memoryview
@@ -104,14 +105,12 @@ class Shelf:
 
     def chain(self, tokens: Sequence[int], owner: str) -> list[TextBlock]:
         """Return the blocks that a text of someone begins with; the last may agree in a part of it."""
-        children, tails = dict[str, list[str]](), set[str]()
+        children = dict[str, list[str]]()
         with suppress(OSError):
             for name in os.listdir(self._path):  # noqa: PTH208 - several times as fast
                 parent, _, own = name.partition(".")
                 if len(parent) == _NAME and len(own) == _NAME:
                     children.setdefault(parent, []).append(own)
-                elif own == _TAIL:
-                    tails.add(parent)
         parent, chain = self.beginning(owner), list[TextBlock]()
         while rest := tuple(tokens[len(chain) * self.size :][: self.size]):
             own = self.child(parent, rest)
@@ -161,7 +160,7 @@ class Shelf:
             content = path.read_bytes()
             stored = _checked(content)
             parent, _, own = name.partition(".")
-            is_whole = own in {_TAIL, self.child(parent, stored.tokens)}
+            is_whole = own in {_TAIL, _ROW, self.child(parent, stored.tokens)}
         except (OSError, ValueError, struct.error) as error:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -228,6 +227,11 @@ class Shelf:
 def tail_of(own: str) -> str:
     """Return the name of the file of what no block can hold, at the end of a block."""
     return f"{own}.{_TAIL}"
+
+
+def row_of(own: str) -> str:
+    """Return the name of the file of the row behind a prompt, at the end of a block."""
+    return f"{own}.{_ROW}"
 
 
 def may_be_written(directory: Path, size: int) -> bool:

@@ -86,6 +86,21 @@ def test_what_was_read_is_there_again_to_the_bit_in_a_context_of_other_sequences
         assert np.array_equal(after.together([(slot, more)])[0], expected)
 
 
+def test_a_prompt_that_is_asked_again_after_a_restart_goes_on_with_the_same_bits(
+    store: Store,
+) -> None:
+    prompt = [*store.more, *store.tokens[:30]]
+    asked = [Pass(Role.TARGET, [*prompt, *store.tokens[:each]], 1) for each in range(3)]
+    evaluated = [store.before.together([(0, each)])[0].copy() for each in asked]
+    store.write()
+    kept = store.kept()
+    kept.ready(0, prompt, ASKED)
+    assert store.after.views[0].n_cached == len(prompt)
+    for each, expected in zip(asked, evaluated, strict=True):
+        assert np.array_equal(store.after.together([(0, each)])[0], expected)
+    kept.close()
+
+
 def test_another_question_gets_what_both_begin_with(store: Store) -> None:
     store.write()
     asked = [*store.more[:200], *store.tokens[:60]]
@@ -97,7 +112,7 @@ def test_another_question_gets_what_both_begin_with(store: Store) -> None:
     kept.ready(0, [*asked, 1], ASKED)
     assert np.array_equal(store.after.together([(0, more)])[0], expected)
     kept.close()
-    assert len(store.files()) == len(files) + 2, "only what is new of it"
+    assert len(store.files()) == len(files) + 3, "only what is new of it, and the row behind it"
     assert files.items() <= store.files().items()
 
 

@@ -98,6 +98,23 @@ def test_a_prompt_has_the_bits_of_the_plain_copy_and_what_follows_goes_on_from_t
     assert np.array_equal(again, first), "one prompt has one row, in whichever sequence"
 
 
+@pytest.mark.parametrize(("count", "reads"), [(1, True), (1, False), (3, True), (3, False)])
+def test_a_prompt_that_is_asked_again_goes_on_with_the_same_bits(
+    models: tuple[LlamaModel, LlamaModel], count: int, *, reads: bool
+) -> None:
+    sequences = made(models, count)
+    if not reads:
+        sequences.reader = None
+    prompt, answer = TOKENS[:300], [7, 8, 9]
+    asked = [prompt, *([*prompt, *answer[:each]] for each in (1, 2, 3))]
+    first = [read(sequences, 0, each) for each in asked]
+    for slot in (0, count - 1):
+        again = [read(sequences, slot, each) for each in asked]
+        assert all(map(np.array_equal, again, first)), slot
+    read(sequences, 0, prompt[:200])
+    assert sequences.views[0].prompt_row is None or sequences.views[0].prompt_row[0] == 200
+
+
 def test_only_what_is_worth_it_goes_there_and_all_of_it_comes_back(
     models: tuple[LlamaModel, LlamaModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:

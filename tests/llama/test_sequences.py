@@ -127,6 +127,8 @@ BUGS = table(
         a cancelled pass counts as evaluated | call held | len(self._cached) + len(tokens)
     LlamaSequence.common_prefix
         a stale cell after a sequence is used again: compared by length | if 1 | False
+    LlamaSequence.known_row
+        the row of another prompt that is as long | if 1 | False
     LlamaSequence.truncate
         a stale cell after a sequence is used again: only the list is cut | call remove | True
     LlamaSequence._reusable
@@ -135,9 +137,9 @@ BUGS = table(
     LlamaSequence.evaluate
         a request that shares a pass is evaluated from the start of its chunk | call len | max(0, _ - 1)
         a chunk keeps what it evaluated before, whatever it was | call reuse | None
-    _Slot.reuse
+    _Slot._copy
         a prefix counts as copied that was not | call copy | None
-        the whole prompt counts as copied | call list | list(tokens)
+        the whole prompt counts as copied | call list | list(donor.cached) + [1]
         copied from here to there | call copy | self.native.copy(self.number, donor.number)
     _Slot.enter
         the reader begins in the middle of a text | call hand_over | True
@@ -147,7 +149,7 @@ BUGS = table(
     """,
     LlamaSequences.missing, LlamaSequences.together, LlamaSequences._part, LlamaSequences._move, LlamaSequences.compact,
     LlamaSequence.resync, LlamaSequence.common_prefix, LlamaSequence.truncate, LlamaSequence._reusable, LlamaSequence.evaluate,
-    _Slot.reuse, _Slot.enter, _Slot.is_handed_over,
+    LlamaSequence.known_row, _Slot._copy, _Slot.enter, _Slot.is_handed_over,
 )  # fmt: skip
 
 
