@@ -41,6 +41,7 @@ CASE WHEN json_valid(figures) THEN json_extract(figures, '$.seed') END AS seed,
 CASE WHEN json_valid(figures) THEN json_extract(figures, '$.prompt') END AS prompt
 FROM message WHERE mark != '' ORDER BY id
 """
+Place = tuple[int | None, bool]
 
 
 class History(HistoryDatabase):
@@ -410,9 +411,9 @@ class History(HistoryDatabase):
         firsts = (each for each in rows if each["parent"] is None)
         return {_title_of(message_of(each, lambda _: b"")) for each in firsts}
 
-    def _stored(self, row: Values, siblings: dict[int | None, tuple[int, ...]]) -> StoredMessage:
+    def _stored(self, row: Values, siblings: dict[Place, tuple[int, ...]]) -> StoredMessage:
         columns = ("id", "parent", "state", "created_s", "model", "figures", "mark")
-        its = siblings.get(row["parent"], ())
+        its = siblings.get(_place(row), ())
         return StoredMessage(
             **{key: row[key] for key in columns},
             message=message_of(row, self.media),
@@ -420,14 +421,19 @@ class History(HistoryDatabase):
         )
 
 
-def _siblings(rows: Iterable[Values]) -> dict[int | None, tuple[int, ...]]:
-    """Return the ids of the messages of a conversation by their parents; a request for a summary without one is no version of anything."""
+def _place(row: Values) -> Place:
+    """Return where a message stands: its parent, and whether it asks for a summary, which is no version of a question."""
+    return row["parent"], row["role"] == "user" and f'"{SUMMARY}"' in row["figures"]
+
+
+def _siblings(rows: Iterable[Values]) -> dict[Place, tuple[int, ...]]:
+    """Return the ids of the messages of a conversation by their places, but for requests for a summary that came to nothing."""
     every = [*rows]
-    siblings, answered = dict[int | None, tuple[int, ...]](), {row["parent"] for row in every}
+    siblings, answered = dict[Place, tuple[int, ...]](), {row["parent"] for row in every}
     for row in every:
-        if row["role"] == "user" and f'"{SUMMARY}"' in row["figures"] and row["id"] not in answered:
-            continue
-        siblings[row["parent"]] = (*siblings.get(row["parent"], ()), row["id"])
+        place = _place(row)
+        if row["id"] in answered or not place[1]:
+            siblings[place] = (*siblings.get(place, ()), row["id"])
     return siblings
 
 

@@ -31,8 +31,8 @@ class StoredMessage:
         created_s: seconds since 1970.
         model: what answered, as it was called; of a result, the function; empty for the user's.
         figures: what the screen wants to remember of a reply or a result, as JSON; empty without any.
-        siblings: ids of all messages with the same parent and conversation, itself included, oldest first, but for requests
-            for a summary that came to nothing.
+        siblings: ids of all messages with the same parent and conversation, itself included, oldest first; questions and
+            requests for a summary apart, and without requests that came to nothing.
         mark: the user's, of a reply.
     """
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import click
 
+from localspec.display import clean_line, cut
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.session.citing import citations
@@ -16,6 +17,7 @@ from localspec.tui.front import Front
 MODEL = "model"
 """What `/set` calls the model of every start."""
 LONG_TEXT = "a long text is better attached as a file in parts, or indexed: `localspec index add`, then /docs"
+_MOST_TAKEN_BACK = 120
 _NONE = {"-", "off", "none"}
 _EMPTY = "this conversation is empty: ask something first"
 
@@ -50,7 +52,7 @@ async def undo(front: Front, _: str) -> None:
     """Take back the last question and its answer."""
     text = front.session.undo()
     await front.show_conversation(known=True)
-    front.report(f"taken back: {text}")
+    front.report(f"taken back: {cut(clean_line(text), _MOST_TAKEN_BACK)}")
 
 
 async def edit(front: Front, argument: str) -> None:

@@ -169,6 +169,10 @@ def test_a_summary_that_came_to_nothing_is_no_version(talk: SavedConversation) -
     assert [len(each.siblings) for each in talk.messages] == [1, 1, 1]
     reply(talk, "Well.")
     assert sent(talk)[-2:] == ["next", "Well."]
+    talk.take_back()
+    talk.say_compaction()
+    reply(talk, "In short.")
+    assert [len(each.siblings) for each in talk.messages] == [1, 1, 1, 1], "nor of a question"
 
 
 def test_summary_is_made_in_free_words_and_in_bounds() -> None:
