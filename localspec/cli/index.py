@@ -216,7 +216,7 @@ def _opened(name: str | None, how: str) -> Iterator[tuple[str, Index]]:
     if name is None:
         names = index_names()
         if len(names) > 1:
-            raise UsageError(f"there are several indexes, {', '.join(names)}: name one, {how}")
+            raise UsageError(f"there are several indexes: choose one of {', '.join(names)}, {how}")
         name = names[0] if names else "docs"
     with closing(open_index(name)) as opened:
         yield name, opened

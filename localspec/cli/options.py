@@ -33,6 +33,7 @@ from localspec.options import (
     options_of,
 )
 from localspec.options.recording import WORKLOADS
+from localspec.options.reply import unusual
 from localspec.storage.network import is_network_closed
 from localspec.storage.paths import data_dir
 
@@ -554,6 +555,11 @@ class Settings:
             return ()
         names = (each.name for each in options_of(SamplingParams))
         return tuple(each for each in names if each in KEYS and each not in self.unset)
+
+    @property
+    def unusual(self) -> list[str]:
+        """What comes of flags whose values hardly anybody can mean."""
+        return [*filter(None, map(unusual, self.given, self.given.values()))]
 
     def with_model(self, name: str | None) -> "Settings":
         """Return these settings for the model of a name; for None, as they are.

@@ -191,6 +191,7 @@ def run(
     if not output.raw:
         message = question.message(text, docs, prompt or "", before, quiet=output.quiet)
     settings, default = with_model(settings, quiet=output.quiet or output.json_)
+    default = "; ".join(filter(None, [default, *settings.unusual]))
     launch, system_text = settings.launch, None if output.raw else system.prompt(settings.system)
     turns = RepliesAndCalls(tools.runner(docs, offline=launch.offline), quiet=output.quiet)
     if saved is not None and conversation is None:

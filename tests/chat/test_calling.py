@@ -170,7 +170,7 @@ def test_tools_that_cannot_be_offered_are_refused_and_texts_are_no_structure() -
     conversation.append(Message("tool", (ToolResult(reply.calls[0].id, evil),)))
     assert speaker.prompt_tokens(conversation).count(CONTROL_END) == 3, "one for each message"
     formless = assistant("x", template=plain.TEMPLATE)
-    refuses("cannot call tools: drop them", answered, formless, tool_question())
+    refuses("cannot call tools: leave them out, or", answered, formless, tool_question())
     refuses("two tools are called now", answered, assistant("x"), tool_question(NOW, NOW))
     for name in ("", "a b", "a" * 129, 'a"b', "é"):
         refuses("letters, digits", Tool, name, {})

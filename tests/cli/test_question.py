@@ -254,7 +254,8 @@ def test_stdin_is_attached_where_that_is_asked_for(monkeypatch: pytest.MonkeyPat
         refuses(told, flags.message, "Hi", NO_DOCS, "Hi")
     for argument in (None, "-", " "):
         refuses("give the prompt as an argument", flags.read_prompt, argument)
-    for content, told in ((png(), "a picture: attach"), (b"ID3\4\0", "a sound: attach")):
+    # What a user gave is wrong, as in -f: 2, and not 1.
+    for content, told in ((png(), "a picture: attach"), (b"ID3\4\0", "a sound: attach"), (b"\xff", "is not UTF-8")):  # fmt: skip
         given(content)
         refuses(told, QuestionFlags().read_prompt, "-")
 

@@ -153,7 +153,7 @@ def test_a_folder_is_indexed(place: dict[str, str], notes: Path, tmp_path: Path)
     assert (added.code, added.out) == (0, "")
     assert (
         added.err
-        == f"localspec: my-notes: 1 files, 1 passages (1 added, 1 not text)\nlocalspec: not text: {notes / 'picture.png'}\n"
+        == f"localspec: my-notes: 1 file, 1 passage (1 added, 1 not text)\nlocalspec: not text: {notes / 'picture.png'}\n"
     )
     found = localspec("index", "search", "green", "tea", env=place, cwd=notes)
     assert found.out == "tea.md:1-3  Tea\n    # Tea Green tea needs eighty degrees.?[2J\n"
@@ -166,7 +166,13 @@ def test_a_folder_is_indexed(place: dict[str, str], notes: Path, tmp_path: Path)
     assert (status["name"], status["files"], status["added"]) == ("my-notes", 1, [str(notes)])
     assert localspec("index", "add", str(notes), "-n", "two", env=place).code == 0
     complaint = localspec("index", "search", "tea", env=place)
-    assert_one_complaint(complaint, 2, "choose one of my-notes, two")
+    assert_one_complaint(complaint, 2, "choose one of my-notes, two, with -n NAME")
+    complaint = localspec("index", "update", env=place)
+    assert_one_complaint(complaint, 2, "two, `localspec index update NAME`")
+    listed = localspec("index", env=place).out
+    for each in ("list", "ls", "status"):
+        assert localspec("index", each, env=place).out == listed
+    assert_one_complaint(localspec("index", "serach", env=place), 2, "did you mean search?")
     assert localspec("index", "search", "tea", "-n", "two", env=place).code == 0
     (tmp_path / "data" / "index" / "two.db").write_bytes(b"something else" * 99)
     damaged = localspec("index", "search", "tea", "-n", "two", env=place)
@@ -187,13 +193,13 @@ def test_vectors_are_kept_up_to_date(place: dict[str, str], notes: Path, tmp_pat
     assert localspec("import", str(model), env=place).code == 0
     added = index("add", ".", "--vectors", "tiny")
     assert (added.code, added.out) == (0, "")
-    assert "my-notes: 1 new vectors by tiny\n" in added.err
+    assert "my-notes: 1 new vector by tiny\n" in added.err
     assert "  vectors by tiny  " in index("status").out
     (notes / "tea.md").write_text("Black tea needs ninety degrees.")
-    assert "1 new vectors by tiny" in index("update").err
+    assert "1 new vector by tiny" in index("update").err
     assert index("add", ".", "-n", "old").code == 0
     assert " vectors" not in index("add", ".", "-n", "old", LOCALSPEC_VECTORS="tiny").err
-    assert "new: 1 new vectors" in index("add", ".", "-n", "new", LOCALSPEC_VECTORS="tiny").err
+    assert "new: 1 new vector" in index("add", ".", "-n", "new", LOCALSPEC_VECTORS="tiny").err
     assert localspec("rm", "tiny", env=place).code == 0
     left = index("search", "tea", "-n", "my-notes")
     assert "tea.md" in left.out
@@ -207,7 +213,7 @@ def test_vectors_are_kept_up_to_date(place: dict[str, str], notes: Path, tmp_pat
 def test_watching_takes_in_what_changes(place: dict[str, str], notes: Path) -> None:
     assert localspec("index", "add", ".", env=place, cwd=notes).code == 0
     with started("index", "watch", "--every", "1", env=place) as process:
-        assert b"1 files, 1 passages" in process.stderr.readline()
+        assert b"1 file, 1 passage" in process.stderr.readline()
         assert b"not text: " in process.stderr.readline()
         (notes.parent / "new.md").write_text("Cocoa is stirred.")
         (notes.parent / "new.md").rename(notes / "new.md")  # it is never seen half written

@@ -44,7 +44,7 @@ def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
     assert said.text == '\n\n<file name="a.py">\nx = 1\n</file>\n\nWhat does @a.py do?'
     assert said.typed == "What does @a.py do?"
     assert Message.from_text("user", said.text) == said
-    assert [label(each) for each in said.documents] == ["a.py · 5 B · ≈ 1 tokens"]
+    assert [label(each) for each in said.documents] == ["a.py · 5 B · ≈ 1 token"]
     for content, word in [
         (b"\xff\xfe\x00", "is not UTF-8 text"),
         (b"x" * ((1 << 20) + 1), "longer than 1 MB"),

@@ -88,7 +88,7 @@ def remount(disk: Path, how: str) -> None:
 
 READERS = {
     "history": "whale", "history list --json": "whale", "history search whale": "question 4", "history show": "question 4",
-    "history show 2 --json": "question 1", "history export 3 {out}": "out.md", "index": "1 files", "index status --json": "passages",
+    "history show 2 --json": "question 1", "history export 3 {out}": "out.md", "index": "1 file  ", "index status --json": "passages",
     "index search penguins": "penguins walk", "stats": "tokens", "stats --json": "{{", "stats --since 7d --json": "{{",
     "config show": "temperature", "list": "", "doctor --offline": "settings",
 }  # fmt: skip

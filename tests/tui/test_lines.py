@@ -101,6 +101,11 @@ def test_how_long_the_model_thinks_is_set_and_what_cannot_be_is_told_once(tmp_pa
     assert "it takes on, off" in said(tmp_path, "/think maybe")[2]
 
 
+def test_a_setting_that_hardly_anybody_can_mean_has_a_word(tmp_path: Path) -> None:
+    lines = ("/set temperature 99", "/set top_p 0.01", "/set repeat_penalty 0.1", "/set min_p 0.05")
+    fits(said(tmp_path, *lines)[2], {"is now": 4, "is usual": 3, "above a temperature of 2": 1})
+
+
 def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -> None:
     said(tmp_path, "about rivers?", "/new", "about trees?")
     lines = ("/history", "/history about", "/history 1", "/history delete #1", "/history")

@@ -199,7 +199,7 @@ def test_texts_of_messages_have_headings_files_and_figures() -> None:
     assert message_text(message("user"), 3).heading == "You · 3"
     assert message_text(message(siblings=(0, 1, 2))).heading == "toy · version 2 of 3"
     made = message_text(message("user", 'See @a\n\n<file name="a">\nlong\n</file>'), 1)
-    assert (made.text, made.note) == ("See @a", "+ a · 4 B · ≈ 1 tokens")
+    assert (made.text, made.note) == ("See @a", "+ a · 4 B · ≈ 1 token")
     figures = {"tokens": 12, "tokens_per_s": 20.04, "accepted": 0.5, "stop": "cancelled"}
     note = "12 tokens · 20.0 tokens/s · stopped"
     assert message_text(message(figures=json.dumps(figures), state="cut")).note == note
