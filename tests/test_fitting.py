@@ -15,7 +15,7 @@ from localspec.models.shape import model_shape, target_rows_bytes
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan import facts as fitting
 from localspec.plan.facts import free_memory
-from localspec.plan.fit import Machine, PairLoad, Place, PlaceUse, forecast
+from localspec.plan.fit import PairLoad, Place, PlaceUse, forecast
 from localspec.plan.make import make_plan
 from localspec.plan.memory import kv_bytes
 from localspec.plugins.serve.http import status_of
@@ -56,10 +56,10 @@ def test_gpus_are_those_that_the_options_allow() -> None:
         ({"split": "none"}, ["CUDA0"]),
     ]
     for options, gpus in cases:
-        found = free_memory().machine(LoadOptions(**options))
+        found = free_memory().places(LoadOptions(**options))
         assert found is not None
-        assert found.ram.free_bytes == 8 * GB
-        assert [gpu.name for gpu in found.gpus] == gpus
+        assert found[0].free_bytes == 8 * GB
+        assert [gpu.name for gpu in found[1:]] == gpus
 
 
 @pytest.mark.usefixtures("machine")
@@ -145,9 +145,9 @@ def test_a_prompt_gets_the_context_that_it_needs_as_far_as_there_is_memory(
 def test_nothing_is_planned_where_it_cannot_be_known(
     headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = free_memory().machine(LoadOptions(gpu_layers=0))
+    here = free_memory().places(LoadOptions(gpu_layers=0))
     assert here is not None
-    assert here == Machine(Place("RAM", here.ram.free_bytes, here.ram.headroom_bytes))
+    assert here == (Place("RAM", here[0].free_bytes, here[0].headroom_bytes),)
     toy = parse_header(model_file(), name="toy")
     assert PairLoad.of(toy).fit(free_memory()) is None
     assert PairLoad.of(headers[0], toy).fit(free_memory()) is None

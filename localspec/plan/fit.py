@@ -55,29 +55,13 @@ class Place:
         return replace(self, free_bytes=max(0, self.free_bytes + more_bytes))
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Free memory; `gpus` are those that layers of either model may go to."""
+Places = tuple[Place, ...]
+"""Free memory: the RAM, and then the GPUs that layers of either model may go to."""
 
-    ram: Place
-    gpus: tuple[Place, ...] = ()
 
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """The RAM, and then every GPU."""
-        return self.ram, *self.gpus
-
-    @property
-    def usable_bytes(self) -> int:
-        """What may be filled of all memories, each counted once."""
-        own = (gpu.usable_bytes for gpu in self.gpus if not gpu.shares_ram)
-        return self.ram.usable_bytes + sum(own)
-
-    @classmethod
-    def of(cls, places: Sequence[Place]) -> "Machine":
-        """Return the machine of the RAM, and then every GPU."""
-        ram, *gpus = places
-        return cls(ram, tuple(gpus))
+def usable_bytes(places: Places) -> int:
+    """Return what may be filled of all memories, each counted once."""
+    return sum(each.usable_bytes for each in places if not each.shares_ram)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +76,7 @@ class FreeMemory:
     ram_bytes: int | None
     devices: tuple[Device, ...] = ()
 
-    def machine(self, *options: LoadOptions | None) -> Machine | None:
+    def places(self, *options: LoadOptions | None) -> Places | None:
         """Return what is free, of those devices that layers of models may go to that are loaded so; None where that is unknown.
 
         Raises:
@@ -101,22 +85,21 @@ class FreeMemory:
         if self.ram_bytes is None:
             return None
         used = [gpu for each in options if each is not None for gpu in self.gpus(each)]
-        gpus = {
-            each.name: Place(each.name, each.free_bytes, GPU_HEADROOM_BYTES, each.shares_ram)
-            for each in used
-        }
-        return Machine(Place("RAM", self.ram_bytes, RAM_HEADROOM_BYTES), tuple(gpus.values()))
+        gpus = (
+            Place(each.name, each.free_bytes, GPU_HEADROOM_BYTES, each.shares_ram) for each in used
+        )
+        return (Place("RAM", self.ram_bytes, RAM_HEADROOM_BYTES), *dict.fromkeys(gpus))
 
     def names(self, options: LoadOptions) -> tuple[str, ...]:
-        """Return their names; raises as `machine` does."""
+        """Return their names; raises as `places` does."""
         return tuple(device.name for device in self.gpus(options))
 
     def gpus(self, options: LoadOptions) -> list[Device]:
-        """Return the GPUs that share the layers of a model that is loaded so; raises as `machine` does."""
+        """Return the GPUs that share the layers of a model that is loaded so; raises as `places` does."""
         return placed_on(options, self.devices)
 
     def draft_load(self, launch: LaunchOptions, options: LoadOptions) -> LoadOptions:
-        """Return how a draft model is loaded beside a target that is loaded so; raises as `machine` does.
+        """Return how a draft model is loaded beside a target that is loaded so; raises as `places` does.
 
         What nobody placed stays on this machine: from a worker each token of a draft would take a round trip.
         """
@@ -165,13 +148,13 @@ class ModelLoad:
         options = replace(self.options, n_ctx=max(n_ctx, 2), **changes)  # type: ignore[arg-type]
         return replace(self, options=options)
 
-    def usages(self, layers: int, machine: Machine) -> list[Usage]:
-        """Return what the model takes of the RAM, and of every GPU of a machine, with so many layers on its GPUs."""
+    def usages(self, layers: int, places: Places) -> list[Usage]:
+        """Return what the model takes of each place, with so many layers on its GPUs."""
         options, n_ctx = self.options, max(self.n_ctx, 2)
         if options.n_ctx != n_ctx:
             options = replace(options, n_ctx=n_ctx)
-        names = [gpu.name for gpu in machine.gpus]
-        numbers = [names.index(name) for name in self.gpus]
+        names = [each.name for each in places]
+        numbers = [names.index(name, 1) for name in self.gpus]
         shares = options.shares if numbers else ()
         if options.split == "tensor" and layers:
             # Each GPU has a part of every layer, and the scratch of a whole pass.
@@ -179,12 +162,12 @@ class ModelLoad:
             parts = shares or [1.0] * len(numbers)
             on_gpus = [whole.part(each / sum(parts)) for each in parts]
         else:
-            weights = shares or [machine.gpus[number].free_bytes for number in numbers]
+            weights = shares or [places[number].free_bytes for number in numbers]
             ram, *on_gpus = predict(self.shape, options, split_layers(layers, weights))
-        usages = [ram, *([Usage()] * len(names))]
+        usages = [ram, *([Usage()] * len(names[1:]))]
         for number, usage in zip(numbers, on_gpus, strict=True):
-            usages[1 + number] = usage
-        usages[1 + numbers[0] if layers else 0] += Usage(weights_bytes=self.encoder_bytes)
+            usages[number] = usage
+        usages[numbers[0] if layers else 0] += Usage(weights_bytes=self.encoder_bytes)
         return usages
 
     def layer_counts(self) -> list[int]:
@@ -260,11 +243,6 @@ class FitPlan:
         """What it takes of all memories."""
         return sum(use.needed_bytes for use in self.uses)
 
-    @property
-    def left_bytes(self) -> int:
-        """What it leaves free of what may be filled of all memories."""
-        return Machine.of([use.place for use in self.uses]).usable_bytes - self.needed_bytes
-
     def lines(self) -> list[str]:
         """Return the plan in sentences."""
         needs = [
@@ -321,12 +299,12 @@ class PairLoad:
         """Return the target alone."""
         return replace(self, draft_model=None, draft_options=None, heads=None, drafts=False)
 
-    def fit(self, free: FreeMemory, machine: Machine | None = None) -> FitPlan | None:
+    def fit(self, free: FreeMemory, places: Places | None = None) -> FitPlan | None:
         """Return how it fits into what is free; its `lines()` tell it to people.
 
         Args:
             free: what is free, of which devices.
-            machine: what counts instead as free of the same devices.
+            places: what counts instead as free of the same devices.
 
         Returns:
             None where it cannot be said: the system does not tell what is free, or a header not how large its model is.
@@ -335,16 +313,16 @@ class PairLoad:
             MemoryShort: the target does not fit, even without the draft model.
             UsageError: the options name a device that is not there.
         """
-        machine = machine or free.machine(self.options, self.draft_options)
+        places = places or free.places(self.options, self.draft_options)
         loads = self._loads(free)
-        if machine is None or loads is None:
+        if places is None or loads is None:
             return None
         big, small = replace(loads[0], encoder_bytes=self.encoder_bytes), loads[1]
         if self.options.cpu_moe:  # the experts of a layer go to a GPU for the passes of a prompt
             more = max((layer.experts_bytes for layer in big.shape.layers), default=0)
-            gpus = (replace(gpu, headroom_bytes=gpu.headroom_bytes + more) for gpu in machine.gpus)
-            machine = replace(machine, gpus=tuple(gpus))
-        return best_fit(big, small, machine, shrinks=self.shrinks or self.options.n_ctx is None)
+            gpus = (replace(each, headroom_bytes=each.headroom_bytes + more) for each in places[1:])
+            places = (places[0], *gpus)
+        return best_fit(big, small, places, shrinks=self.shrinks or self.options.n_ctx is None)
 
     def _loads(self, free: FreeMemory) -> tuple[ModelLoad, ModelLoad | None] | None:
         """Return the loads of the target and of what drafts; None where a header does not say how large its model is."""
@@ -368,6 +346,7 @@ class PairLoad:
         if usual is None or usual.shrunk or shape is None:
             return None
         layers = (usual.target_layers, usual.draft_layers)
+        left = usable_bytes(tuple(use.place for use in usual.uses)) - usual.needed_bytes
         for n_ctx in sorted({min(each, shape.n_ctx_train or 0) for each in _ROOMY}, reverse=True):
             if n_ctx <= usual.n_ctx:
                 break
@@ -375,48 +354,48 @@ class PairLoad:
                 plan = replace(pair, options=replace(self.options, n_ctx=n_ctx)).fit(free)
                 if plan is None or (plan.target_layers, plan.draft_layers) != layers:
                     continue
-                if plan.needed_bytes - usual.needed_bytes <= _OF_WHAT_IS_LEFT * usual.left_bytes:
+                if plan.needed_bytes - usual.needed_bytes <= _OF_WHAT_IS_LEFT * left:
                     return n_ctx
         return None
 
-    def sequences(self, free: FreeMemory, machine: Machine | None = None) -> int | None:
+    def sequences(self, free: FreeMemory, places: Places | None = None) -> int | None:
         """Return how many sequences the memory holds, all weights but those of a file of heads being loaded; None if it cannot be said.
 
         The context of the options is that of each sequence.
         """
-        machine = machine or free.machine(self.options, self.draft_options)
+        places = places or free.places(self.options, self.draft_options)
         loads = self._loads(free)
-        if machine is None or loads is None:
+        if places is None or loads is None:
             return None
         big, small = loads
-        left, for_each = [each.usable_bytes for each in machine.places], [0] * len(machine.places)
+        left, for_each = [each.usable_bytes for each in places], [0] * len(places)
         if self.heads is not None:
             for_each[0] = target_rows_bytes(big.shape, self.heads)
             left[0] += for_each[0]  # the shape of heads has those of one sequence
         for load in filter(None, (big, small)):
             alike = load.with_context(load.n_ctx, kv_type=self.options.kv_type)
-            for at, use in enumerate(alike.usages(alike.most_layers, machine)):
+            for at, use in enumerate(alike.usages(alike.most_layers, places)):
                 left[at] -= use.compute_bytes + use.output_bytes
                 left[at] -= use.weights_bytes if load.heads else 0
                 for_each[at] += use.kv_bytes
-        for at, gpu in enumerate(machine.gpus, 1):
+        for at, gpu in enumerate(places[1:], 1):
             if gpu.shares_ram:
                 left[0] -= gpu.usable_bytes - left[at]
                 for_each[0] += for_each[at]
         counts = [free // each for free, each in zip(left, for_each, strict=True) if each]
         return max(0, min(counts, default=0))
 
-    def extent(self, free: FreeMemory, machine: Machine, parallel: int) -> tuple[int | None, ...]:
+    def extent(self, free: FreeMemory, places: Places, parallel: int) -> tuple[int | None, ...]:
         """Return how much of it a memory holds: context, layers on GPUs, and of so many sequences how many."""
-        plan = self.fit(free, machine)
+        plan = self.fit(free, places)
         if plan is None:
             return ()
-        without_weights = Machine.of([
+        without_weights = tuple(
             use.place.with_more(
                 -use.target.weights_bytes - use.draft_model.weights_bytes * (self.heads is None)
             )
             for use in plan.uses
-        ])  # fmt: skip
+        )
         pair = self if plan.draft_layers is not None else self.undrafted()
         pair = replace(pair, options=replace(self.options, n_ctx=plan.n_ctx))
         count = pair.sequences(free, without_weights)
@@ -435,18 +414,15 @@ class PairLoad:
             NoRoom: it does not.
             ModelLoadError: it would not fit without the others either.
         """
-        machine = free.machine(self.options, self.draft_options)
-        if machine is None:
+        places = free.places(self.options, self.draft_options)
+        if places is None:
             return
-        now = machine.ram.with_more(-others.mapped_bytes)
-        shared = sum(others.places.get(gpu.name, 0) for gpu in machine.gpus if gpu.shares_ram)
-        alone = Machine(
-            now.with_more(others.places.get(now.name, 0) + shared),
-            tuple(gpu.with_more(others.places.get(gpu.name, 0)) for gpu in machine.gpus),
-        )
-        most = self.extent(free, alone, parallel)
+        now = (places[0].with_more(-others.mapped_bytes), *places[1:])
+        ram, *gpus = (each.with_more(others.places.get(each.name, 0)) for each in now)
+        shared = sum(others.places.get(gpu.name, 0) for gpu in gpus if gpu.shares_ram)
+        most = self.extent(free, (ram.with_more(shared), *gpus), parallel)
         try:
-            fits = self.extent(free, Machine(now, machine.gpus), parallel) == most
+            fits = self.extent(free, now, parallel) == most
         except ModelLoadError as error:
             raise NoRoom(str(error)) from None
         if not fits and self.target is not None:
@@ -504,14 +480,14 @@ def load_of_heads(load: ModelLoad, heads: Heads) -> ModelLoad:
 
 
 def best_fit(
-    target: ModelLoad, draft_model: ModelLoad | None, machine: Machine, *, shrinks: bool = True
+    target: ModelLoad, draft_model: ModelLoad | None, places: Places, *, shrinks: bool = True
 ) -> FitPlan:
     """Return the best plan that fits.
 
     Args:
         target: the target; the draft model shares context and type of its cache.
         draft_model: the draft model, if there is one.
-        machine: what is free.
+        places: what is free.
         shrinks: whether the context may be smaller than the target's options say.
 
     Raises:
@@ -527,27 +503,25 @@ def best_fit(
             rows = draft_model.options.max_rows if draft_model.heads else 1
             small = draft_model.with_context(n_ctx, kv_type=target.options.kv_type, max_rows=rows)
         for drafter in (small, None) if small else (None,):
-            plan = _place(big, drafter, machine)
+            plan = _place(big, drafter, places)
             if plan is not None:
-                notes = tuple(_notes(plan, big, small, machine, full))
+                notes = tuple(_notes(plan, big, small, places, full))
                 placed = _placed(plan, big, drafter)
                 return replace(plan, given_up=notes, shrunk=n_ctx < full, placed=placed)
-    raise MemoryShort(_refusal(target.with_context(full), draft_model is not None, machine))
+    raise MemoryShort(_refusal(target.with_context(full), draft_model is not None, places))
 
 
-def _place(target: ModelLoad, draft_model: ModelLoad | None, machine: Machine) -> FitPlan | None:
+def _place(target: ModelLoad, draft_model: ModelLoad | None, places: Places) -> FitPlan | None:
     """Return the plan with most layers of the target on GPUs, then most of the draft model; None where none fits."""
     draft_counts: Sequence[int | None] = [None]
     if draft_model is not None:  # all on a GPU or not at all: half of one would wait for its rest
         counts = draft_model.layer_counts()
         draft_counts = [counts[0], counts[-1]]
     for target_layers in target.layer_counts():
-        big = target.usages(target_layers, machine)
+        big = target.usages(target_layers, places)
         # The draft model is loaded when the target is.
-        left = tuple(
-            replace(gpu, free_bytes=max(0, gpu.free_bytes - used.total_bytes))
-            for gpu, used in zip(machine.gpus, big[1:], strict=True)
-        )
+        gpus = zip(places[1:], big[1:], strict=True)
+        left = (places[0], *(gpu.with_more(-used.total_bytes) for gpu, used in gpus))
         if draft_model is not None and draft_model.follows:
             # llama.cpp counts them with the target's, right before the last projection.
             most = len(draft_model.shape.layers) + 1
@@ -555,8 +529,8 @@ def _place(target: ModelLoad, draft_model: ModelLoad | None, machine: Machine) -
         for draft_layers in draft_counts:
             small = [Usage()] * len(big)
             if draft_model is not None and draft_layers is not None:
-                small = draft_model.usages(draft_layers, replace(machine, gpus=left))
-            uses = tuple(PlaceUse(*each) for each in zip(machine.places, big, small, strict=True))
+                small = draft_model.usages(draft_layers, left)
+            uses = tuple(PlaceUse(*each) for each in zip(places, big, small, strict=True))
             options = target.options
             plan = FitPlan(target.n_ctx, options.kv_type, target_layers, draft_layers, uses)
             if plan.fits:
@@ -578,7 +552,7 @@ def _placed(plan: FitPlan, target: ModelLoad, draft_model: ModelLoad | None) -> 
 
 
 def _notes(
-    plan: FitPlan, target: ModelLoad, small: ModelLoad | None, machine: Machine, full: int
+    plan: FitPlan, target: ModelLoad, small: ModelLoad | None, places: Places, full: int
 ) -> Iterator[str]:
     """Yield what differs from what was wanted and why, a sentence each.
 
@@ -586,7 +560,7 @@ def _notes(
         plan: the plan.
         target: the target.
         small: the draft model, be it dropped.
-        machine: what is free.
+        places: what is free.
         full: tokens of context that were wanted.
     """
     if small is not None and plan.draft_layers is None:
@@ -594,23 +568,23 @@ def _notes(
         what, need = ("its heads", "they need") if small.heads else ("the draft model", "it needs")
         yield (
             f"running without {what}, which costs speed but changes no text: {need} "
-            f"{needed} more, and {machine.ram.name} has {size_text(machine.ram.free_bytes)} free in total"
+            f"{needed} more, and {places[0].name} has {size_text(places[0].free_bytes)} free in total"
         )
     if plan.n_ctx < full:
         yield f"the context is {plan.n_ctx} tokens instead of {full}: no more fits free memory"
     if target.options.gpu_layers is None and plan.target_layers < target.most_layers:
         on_gpu = f"{plan.target_layers} of {target.most_layers} layers of the target are on the GPU"
-        yield f"{on_gpu}: {_free(target, machine)}"
+        yield f"{on_gpu}: {_free(target, places)}"
     free_draft = (
         small is not None and small.gpus and small.options.gpu_layers is None and not small.follows
     )
     if small is not None and free_draft and plan.draft_layers == 0:
-        yield f"the draft model runs on the CPU: {_free(small, machine)}"
+        yield f"the draft model runs on the CPU: {_free(small, places)}"
 
 
-def _free(load: ModelLoad, machine: Machine) -> str:
+def _free(load: ModelLoad, places: Places) -> str:
     """Return what bounds layers on GPUs; where those share the RAM, that may be the RAM."""
-    ram, gpus = machine.ram, [gpu for gpu in machine.gpus if gpu.name in load.gpus]
+    ram, gpus = places[0], [gpu for gpu in places[1:] if gpu.name in load.gpus]
     bounds = [
         ram if gpu.shares_ram and ram.usable_bytes < gpu.usable_bytes else gpu for gpu in gpus
     ]
@@ -618,20 +592,20 @@ def _free(load: ModelLoad, machine: Machine) -> str:
     return ", ".join(f"{each.name} has {size_text(each.free_bytes)} free" for each in each_once)
 
 
-def _refusal(target: ModelLoad, had_draft_model: bool, machine: Machine) -> str:
-    usages = target.usages(target.layer_counts()[-1], machine)
-    uses = [PlaceUse(*each, Usage()) for each in zip(machine.places, usages, strict=True)]
+def _refusal(target: ModelLoad, had_draft_model: bool, places: Places) -> str:
+    usages = target.usages(target.layer_counts()[-1], places)
+    uses = [PlaceUse(*each, Usage()) for each in zip(places, usages, strict=True)]
     tight = next((use for use in uses if not use.fits), uses[0])
     needed = needed_in_ram(uses) if tight is uses[0] else tight.needed_bytes
     smaller = (2**power for power in range(20, 8, -1) if 2**power < target.n_ctx)
-    fitting = (each for each in smaller if _place(target.with_context(each), None, machine))
+    fitting = (each for each in smaller if _place(target.with_context(each), None, places))
     remedies = [f"--ctx {n_ctx}" for n_ctx in (next(fitting, None),) if n_ctx]
     kinds, own = list(QUANTISED_KV_TYPES), target.options.kv_type
     narrower = kinds[kinds.index(own) + 1 :] if own in kinds else kinds
     packed = (target.with_context(target.n_ctx, kv_type=kind) for kind in narrower)
-    widest = next((load for load in packed if _place(load, None, machine)), None)
+    widest = next((load for load in packed if _place(load, None, places)), None)
     remedies += [f"--kv-type {widest.options.kv_type}"] if widest else []
-    if target.encoder_bytes and _place(replace(target, encoder_bytes=0), None, machine):
+    if target.encoder_bytes and _place(replace(target, encoder_bytes=0), None, places):
         remedies.append("--mmproj off")
     advice = f"try {' or '.join(remedies)}" if remedies else "choose a smaller model"
     what = "without its draft model" if had_draft_model else f"at a context of {target.n_ctx}"

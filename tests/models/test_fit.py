@@ -10,7 +10,7 @@ from localspec.errors import ModelLoadError
 from localspec.models.gguf import parse_header, read_header
 from localspec.models.shape import ModelShape, model_shape
 from localspec.options import LoadOptions
-from localspec.plan.fit import FitPlan, Machine, ModelLoad, Place
+from localspec.plan.fit import FitPlan, ModelLoad, Place, Places, usable_bytes
 from localspec.plan.fit import best_fit as fit_loads
 from localspec.plan.memory import compute_bytes, kv_bytes, predict, split_layers
 from tests.models import shapes
@@ -37,9 +37,9 @@ def small(tmp_path: Path) -> ModelShape:
     return shape(tmp_path, shapes.LLAMA_1B)
 
 
-def machine(ram_mb: int, *gpus_mb: int, shares_ram: bool = False) -> Machine:
+def machine(ram_mb: int, *gpus_mb: int, shares_ram: bool = False) -> Places:
     gpus = (Place(f"GPU{at}", mb * MB, 0, shares_ram) for at, mb in enumerate(gpus_mb))
-    return Machine(Place("RAM", ram_mb * MB, 0), tuple(gpus))
+    return (Place("RAM", ram_mb * MB, 0), *gpus)
 
 
 TWO = machine(8_000, 24_000, 24_000)
@@ -48,7 +48,7 @@ TWO = machine(8_000, 24_000, 24_000)
 def fit(
     target: ModelShape,
     draft_model: ModelShape | None,
-    machine: Machine,
+    machine: Places,
     *,
     shrinks: bool = True,
     gpus: tuple[str, ...] | None = None,
@@ -57,7 +57,7 @@ def fit(
 ) -> FitPlan:
     """Plan with the usual options but for changes, on all GPUs that there are unless some are named."""
     options = replace(OPTIONS, **changes)
-    every = tuple(gpu.name for gpu in machine.gpus)
+    every = tuple(gpu.name for gpu in machine[1:])
     small = None
     if draft_model is not None:
         small = ModelLoad(draft_model, options, every if draft_gpus is None else draft_gpus)
@@ -159,7 +159,7 @@ def test_gpus_that_share_the_ram_add_none(big: ModelShape, small: ModelShape) ->
     assert "does not fit" in refusal(big, None, shared, shrinks=False)
     roomy = machine(2 * need, 2 * need, shares_ram=True)
     assert fit(big, None, roomy, shrinks=False).target_layers == len(big.layers) + 1
-    assert (own.usable_bytes, shared.usable_bytes) == (2 * own.ram.free_bytes, own.ram.free_bytes)
+    assert (usable_bytes(own), usable_bytes(shared)) == (2 * own[0].free_bytes, own[0].free_bytes)
     # Where the RAM is less, that is named.
     free = need + need_mb(small, max_rows=1)
     rams = (machine(mb, 2 * free, shares_ram=True) for mb in range(free - 400, free + 400, 10))
@@ -198,7 +198,7 @@ def test_shares_count_instead_of_free_memory_and_tensors_are_split_evenly(big: M
 def test_heads_are_where_the_last_layers_are(big: ModelShape, gpu_mb: int, on_gpu: int) -> None:
     own = replace(big, layers=big.layers[-1:], input_bytes=0, output_bytes=0)
     place = machine(64_000, gpu_mb) if gpu_mb else machine(64_000)
-    gpus = tuple(gpu.name for gpu in place.gpus)
+    gpus = tuple(gpu.name for gpu in place[1:])
     heads = ModelLoad(own, OPTIONS.for_heads(), gpus, heads=True, follows=True)
     plan = fit_loads(ModelLoad(big, OPTIONS, gpus), heads, place)
     assert plan.draft_layers == on_gpu
