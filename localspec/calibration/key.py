@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localspec.llama.backend import build
 from localspec.llama.devices import devices, placed_on
-from localspec.models.store import place_hash, stored_sha256
+from localspec.models.store import file_identity
 from localspec.options import LoadOptions
 from localspec.resources import default_threads
 
@@ -60,12 +60,3 @@ def key_of(kind: str, file: Path, options: LoadOptions, lora: Path | None = None
 def digest_of(key: Key) -> str:
     """Return a key's name among files."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:40]
-
-
-def file_identity(file: Path) -> str:
-    """Return what tells a model's file from others, without reading it.
-
-    The store calls its files by their sha256.
-    """
-    sha256 = stored_sha256(file)
-    return f"sha256 {sha256}" if sha256 else f"seen {place_hash(file)}"

@@ -6,7 +6,7 @@ meanwhile and the first question has it loaded again, and else `Failed`.
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -23,6 +23,7 @@ from localspec.engine.protocol import (
     Ready,
     encode,
 )
+from localspec.engine.running import Running
 from localspec.messages import Held
 from localspec.options import LaunchOptions
 
@@ -50,6 +51,22 @@ def connect(path: str, pid: int, options: LaunchOptions) -> ServerLink | None:
     note = f"answered by your server, process {pid}{loads}; --own loads the model here instead"
     link.ready = msgspec.structs.replace(ready, notes=(note,), load_s=0.0, held=Held())
     return link
+
+
+def first_of(running: Iterable[Running], wanted: LaunchOptions) -> ServerLink | None:
+    """Return a link to the first that has the models in memory; where none has, to the first that would load them again."""
+    links, chosen = list[ServerLink](), None
+    for each in running:
+        link = connect(each.engine, each.pid, wanted)
+        links += [] if link is None else [link]
+        if link is not None and not link.unloaded:
+            chosen = link
+            break
+    chosen = chosen or next(iter(links), None)
+    for other in links:
+        if other is not chosen:
+            other.end(0)
+    return chosen
 
 
 def states_of(path: str) -> dict[str, str]:

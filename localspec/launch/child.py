@@ -56,7 +56,7 @@ class RuntimeFactory:
             at_most=load.at_most,
             hold_up_s=HOLD_UP_S,
             observe=Telemetry(load.workload).observe,
-            keep=load.options.prompt_cache,
+            prompt_cache=load.options.prompt_cache,
         )
         self._assistant = runtime.assistant
         return runtime

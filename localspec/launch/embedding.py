@@ -9,12 +9,12 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.engine.embedding import LoadedEmbedder
 from localspec.engine.protocol import Loading
 from localspec.errors import ModelUnavailable
-from localspec.launch.loaded_files import LoadedFiles
 from localspec.llama.buffer_log import together
 from localspec.llama.embedder import Embedder
 from localspec.llama.model import LlamaModel
 from localspec.messages import Held
 from localspec.models.gguf import read_model
+from localspec.models.loaded_files import LoadedFiles
 from localspec.models.names import look_up
 from localspec.models.registry import load_registry
 from localspec.models.store import Store

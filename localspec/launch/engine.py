@@ -4,7 +4,7 @@ Cheap to import: where a server has the models in memory, nothing of what loads 
 """
 
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import msgspec
 from localspec.config.recorded import recorded
 from localspec.engine.engine import Engine, Needs, NoSignals, OnProgress, Signals
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring, Notice
-from localspec.engine.running import Running, servers
+from localspec.engine.running import servers
 from localspec.entry_points import engine_module
 from localspec.errors import LocalspecError
 from localspec.models.requested import with_full_names
@@ -109,7 +109,10 @@ def resident(load: Load) -> "ServerLink | None":
     # What is wrong with names or directories is told by whoever loads.
     with suppress(LocalspecError, OSError, RuntimeError, ValueError):
         running = [each for each in servers() if each.engine and each.records == recorded()]
-        return first_of(running, with_full_names(load.options)) if running else None
+        if running:
+            from localspec.engine.shared import first_of  # noqa: PLC0415 - few servers run
+
+            return first_of(running, with_full_names(load.options))
     return None
 
 
@@ -125,22 +128,3 @@ def child_engine(load: Load) -> "RemoteEngine":
     if load.options.can.local_files:
         return RemoteEngine(find=server_finder(load), settings=load)
     return RemoteEngine(command_of("server"), settings=load)
-
-
-def first_of(running: Sequence[Running], wanted: LaunchOptions) -> "ServerLink | None":
-    """Return the first that has the models in memory; where none has, the first that would load them again."""
-    from localspec.engine.shared import connect  # noqa: PLC0415 - as above
-
-    chosen: ServerLink | None = None
-    resting: list[ServerLink] = []
-    for each in running:
-        link = connect(each.engine, each.pid, wanted)
-        if link is not None and not link.unloaded:
-            chosen = link
-            break
-        resting += [] if link is None else [link]
-    chosen = chosen or next(iter(resting), None)
-    for other in resting:
-        if other is not chosen:
-            other.end(0)
-    return chosen

@@ -15,7 +15,6 @@ from localspec.calibration.calibrated import (
     calibrated_widths,
     stored_costs,
 )
-from localspec.calibration.key import file_identity
 from localspec.chat import jinja
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
@@ -26,7 +25,6 @@ from localspec.decoding.costs import (
     PairCosts,
     at_best_of,
 )
-from localspec.decoding.draft_mode import AUTO
 from localspec.decoding.drafters.register import keeping
 from localspec.decoding.drafting import Drafting
 from localspec.decoding.model import Role
@@ -36,7 +34,6 @@ from localspec.display import MEASURED_AGAIN
 from localspec.engine.protocol import Loading, Measuring
 from localspec.errors import ModelLoadError, PassFailed
 from localspec.grammar import Grammars
-from localspec.launch.loaded_files import LoadedFiles
 from localspec.llama.backend import initialise
 from localspec.llama.buffer_log import RAM, together
 from localspec.llama.encoder import Encoder
@@ -49,7 +46,9 @@ from localspec.llama.sequences import LlamaSequences
 from localspec.llama.vocabulary import Vocabulary
 from localspec.messages import Held
 from localspec.models.architectures import Heads
+from localspec.models.loaded_files import LoadedFiles
 from localspec.models.mmproj import model_that_takes
+from localspec.models.store import file_identity
 from localspec.options import LoadOptions
 from localspec.plan.facts import free_memory
 from localspec.plan.fit import PlaceUse
@@ -115,7 +114,7 @@ def load(
     at_most: bool = False,
     hold_up_s: float | None = None,
     observe: Observe | None = None,
-    keep: bool = False,
+    prompt_cache: bool = False,
     at_once: bool = False,
 ) -> Runtime:
     """Load the models, and measure what their passes cost where that is not known.
@@ -128,7 +127,7 @@ def load(
         hold_up_s: seconds that a prompt may hold up those who are being answered, with each chunk of it;
             None cuts prompts as if they were alone, and so does `exact`.
         observe: returns what sees the replies.
-        keep: keep what is read for later runs.
+        prompt_cache: keep what is read for later runs.
         at_once: return as soon as a prompt can be read, and repack weights behind, where a plain copy reads.
 
     Raises:
@@ -137,7 +136,14 @@ def load(
     """
     jinja.start()  # it takes about 50 ms, which loading hides
     loading = _Loading(
-        plan, cancel or CancelFlag(), report, hold_up_s, keep, list(plan.notes), at_most, at_once
+        plan,
+        cancel or CancelFlag(),
+        report,
+        hold_up_s,
+        prompt_cache,
+        list(plan.notes),
+        at_most,
+        at_once,
     )
     try:
         return loading.runtime(observe)
@@ -154,7 +160,7 @@ class _Loading:
     cancel: CancelFlag
     report: Report
     hold_up_s: float | None
-    keep: bool
+    prompt_cache: bool
     notes: list[str]
     at_most: bool = False
     at_once: bool = False
@@ -204,7 +210,10 @@ class _Loading:
         can_draft = most_removed > 0
         if not can_draft and plan.options.max_rows > 1:
             self.notes.append(_WHY_NOT)
-        draft_model = self._draft_model(options) if can_draft and plan.heads is None else None
+        draft_model = None
+        if can_draft and plan.heads is None and plan.draft_model is not None:
+            own = plan.draft_options or options
+            draft_model = self._model(plan.draft_model, own, plan.draft_lora)
         rule = self._reading_rule(target)
         settled = self._settled(target, draft_model, options, can_draft=can_draft)
         count, exact = settled.count, settled.exact
@@ -248,15 +257,29 @@ class _Loading:
         *,
         can_draft: bool,
     ) -> Settled:
-        """Measure what is loaded, and return what is made of it."""
-        costs, exact = self._costs(target, draft_model, can_draft=can_draft)
-        if draft_model is None and self.plan.heads is None:
-            self.plan = replace(self.plan, draft_model=None)
-        free = free_memory() if self.plan.fit and self.plan.parallel != 1 else None
-        if free is not None and free.ram_bytes is not None and self.plan.plain is not None:
-            free = replace(free, ram_bytes=free.ram_bytes - self.plan.plain.held_bytes)
+        """Measure what passes cost, if anything depends on it, and how wide they may be, if that is limited; return what is made of it."""
+        plan, costs, exact = self.plan, None, None
+        if plan.parallel != 1 or (can_draft and plan.options.max_rows > 1 and plan.is_adaptive):
+            measured = calibrated(
+                target,
+                draft_model,
+                self.cancel,
+                lambda role, share, again: self.report(
+                    Measuring(plan.name(role) + MEASURED_AGAIN * again, share)
+                ),
+            )
+            costs = measured.costs
+            self.notes += measured.notes
+        if plan.exact:  # without drafts, too: all passes have the width that drafts need
+            measuring = self._progress(Measuring, f"{plan.name(Role.TARGET)} for --exact")
+            exact = calibrated_widths(target, self.cancel, measuring)
+        if draft_model is None and plan.heads is None:
+            plan = replace(plan, draft_model=None)
+        free = free_memory() if plan.fit and plan.parallel != 1 else None
+        if free is not None and free.ram_bytes is not None and plan.plain is not None:
+            free = replace(free, ram_bytes=free.ram_bytes - plan.plain.held_bytes)
         settled = settle(
-            self.plan, options, costs, exact, free, on_gpu=target.on_gpu, at_most=self.at_most
+            plan, options, costs, exact, free, on_gpu=target.on_gpu, at_most=self.at_most
         )
         self.plan = settled.plan
         self.notes += settled.notes
@@ -271,7 +294,7 @@ class _Loading:
             return False
         if plan.parallel != 1 or plan.drafts_by_passes:
             return False
-        drafts = plan.options.max_rows > 1 and any(mode.kind == AUTO for mode in plan.modes)
+        drafts = plan.options.max_rows > 1 and plan.is_adaptive
         stored = stored_costs(plan.target, plan.options, Role.TARGET) if drafts else None
         return not drafts or (stored is not None and stored.sure)
 
@@ -436,7 +459,7 @@ class _Loading:
             longest=targets.views[0].model.n_ctx_train,
         )
         reads = None
-        if self.keep:
+        if self.prompt_cache:
             reads = KeptReads(
                 data_dir() / "reads",
                 targets.views,
@@ -515,20 +538,6 @@ class _Loading:
         finally:
             context.close()
 
-    def _draft_model(self, options: LoadOptions) -> LlamaModel | None:
-        path = self.plan.draft_model
-        if path is None:
-            return None
-        options = self.plan.draft_options or options
-        return self._model(path, options, self.plan.draft_lora)
-
-    def _give_up_heads(self, error: ModelLoadError | PassFailed) -> None:
-        """Go on without heads; raises the error where they were wanted by name."""
-        if self.plan.needs_heads:
-            raise error
-        self.notes.append(f"the heads do not draft: {error}")
-        self.plan = self.plan.undrafted()
-
     def _heads(
         self,
         heads: Heads,
@@ -562,8 +571,10 @@ class _Loading:
             if costs is not None:
                 costs = self._with_heads(costs, own)
         except (ModelLoadError, PassFailed) as error:
-            self._give_up_heads(error)
-            pays = False
+            if self.plan.needs_heads:
+                raise
+            self.notes.append(f"the heads do not draft: {error}")
+            self.plan, pays = self.plan.undrafted(), False
         else:
             pays = costs is None or not is_idle(self.plan, costs, len(targets))
         if pays:
@@ -608,32 +619,6 @@ class _Loading:
     def _let_go(self, model: LlamaModel) -> None:
         self.models.remove(model)
         model.close()
-
-    def _costs(
-        self,
-        target: LlamaModel,
-        draft_model: LlamaModel | None,
-        *,
-        can_draft: bool,
-    ) -> tuple[PairCosts | None, SafeWidths | None]:
-        """Return what passes cost, if anything depends on it, and how wide they may be, if that is limited."""
-        plan, costs, exact = self.plan, None, None
-        drafts = can_draft and plan.options.max_rows > 1
-        if plan.parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
-            measured = calibrated(
-                target,
-                draft_model,
-                self.cancel,
-                lambda role, share, again: self._progress(
-                    Measuring, plan.name(role) + MEASURED_AGAIN * again
-                )(share),
-            )
-            costs = measured.costs
-            self.notes += measured.notes
-        if plan.exact:  # without drafts, too: all passes have the width that drafts need
-            measuring = self._progress(Measuring, f"{plan.name(Role.TARGET)} for --exact")
-            exact = calibrated_widths(target, self.cancel, measuring)
-        return costs, exact
 
     def _price(self, longest: int, exact: SafeWidths) -> str:
         """Return what `--exact` does to drafts, and what it costs, as far as it was ever measured."""

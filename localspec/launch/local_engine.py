@@ -61,7 +61,7 @@ class LocalEngine(Engine):
                     self._cancel,
                     self._progress,
                     observe=self._telemetry.observe,
-                    keep=self._wish.options.prompt_cache,
+                    prompt_cache=self._wish.options.prompt_cache,
                     at_once=True,
                 )
             except Cancelled:

@@ -325,3 +325,12 @@ def place_hash(file: Path) -> str:
 def is_here(model: ModelEntry | None) -> bool:
     """Return whether a model is on this machine: whole, in the store or as a link that the store has."""
     return model is not None and Store(data_dir()).path_of(model) is not None
+
+
+def file_identity(file: Path) -> str:
+    """Return what tells a model's file from others, without reading it.
+
+    The store calls its files by their sha256.
+    """
+    sha256 = stored_sha256(file)
+    return f"sha256 {sha256}" if sha256 else f"seen {place_hash(file)}"

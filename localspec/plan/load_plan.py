@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.decoding.costs import PairCosts
-from localspec.decoding.draft_mode import DraftMode, draft_mode
+from localspec.decoding.draft_mode import AUTO, DraftMode, draft_mode
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
 from localspec.errors import LocalspecError
@@ -103,6 +103,11 @@ class LoadPlan:
     def needs_passes(self) -> bool:
         """Whether a mode cannot do without a draft model, or heads."""
         return any(mode.needs_draft_model or mode.needs_heads for mode in self.modes)
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether a mode chooses in every round what drafts."""
+        return any(mode.kind == AUTO for mode in self.modes)
 
     @property
     def needs_heads(self) -> bool:

@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass, replace
 
 from localspec.decoding.costs import PairCosts, PassCosts, best_count
-from localspec.decoding.draft_mode import AUTO
 from localspec.decoding.drafters.branches import MOST_BRANCHES
 from localspec.decoding.gain import COMPARED_ERROR
 from localspec.errors import MemoryShort
@@ -153,9 +152,8 @@ def branches(plan: LoadPlan, *, on_gpu: bool) -> int:
     Kernels of a GPU add up what is masked and what is not in an order of their own, and no width was measured with
     branches; those of a CPU leave out what is masked.
     """
-    drafts = plan.draft_model is not None and plan.heads is None
-    wanted = drafts and any(mode.kind == AUTO for mode in plan.modes)
-    return MOST_BRANCHES if wanted and not (plan.exact and on_gpu) else 0
+    drafts = plan.draft_model is not None and plan.heads is None and plan.is_adaptive
+    return MOST_BRANCHES if drafts and not (plan.exact and on_gpu) else 0
 
 
 def shared_chunk(costs: PairCosts | None, hold_up_s: float | None) -> int | None:
@@ -184,13 +182,12 @@ def price(
     text = exact_drafts(longest, exact) if drafts else "exact: no drafts"
     if exact_s is None:
         return text
+    text += f"; a plain token takes {1000 * exact_s:.1f} ms"
     if usual_s is None:
-        less = "and less without --exact: how much is known after a run without it"
-        return f"{text}; a plain token takes {1000 * exact_s:.1f} ms, {less}"
+        return f"{text}, and less without --exact: how much is known after a run without it"
     if abs(math.log(exact_s / usual_s)) <= COMPARED_ERROR:
-        same = "what a token takes without --exact differs too little to be known"
-        return f"{text}; a plain token takes {1000 * exact_s:.1f} ms; {same}"
-    return f"{text}; a plain token takes {1000 * exact_s:.1f} ms, and {1000 * usual_s:.1f} ms without --exact"
+        return f"{text}; what a token takes without --exact differs too little to be known"
+    return f"{text}, and {1000 * usual_s:.1f} ms without --exact"
 
 
 def exact_drafts(longest: int, exact: SafeWidths) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from localspec.calibration import key as key_module
-from localspec.calibration.key import digest_of, file_identity, key_of
+from localspec.calibration.key import digest_of, key_of
 from localspec.llama.backend import build
 from localspec.llama.devices import Device
+from localspec.models.store import file_identity
 from localspec.options import LoadOptions
 from localspec.resources import default_threads
 

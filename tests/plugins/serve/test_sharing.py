@@ -28,10 +28,9 @@ from localspec.engine.protocol import (
 )
 from localspec.engine.remote_engine import RemoteEngine
 from localspec.engine.running import Running
-from localspec.engine.shared import connect
+from localspec.engine.shared import connect, first_of
 from localspec.engine.sync import ParallelRequests, iterate
 from localspec.errors import ContextOverflow, EngineGone
-from localspec.launch.engine import first_of
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.plugins.serve.backend import Backend

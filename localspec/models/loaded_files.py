@@ -8,9 +8,9 @@ from contextlib import suppress
 from os import stat_result
 from pathlib import Path
 
-from localspec.calibration.key import file_identity
 from localspec.errors import ModelChanged
 from localspec.models.gguf import model_files
+from localspec.models.store import file_identity
 from localspec.storage.paths import shown
 
 
