@@ -24,7 +24,6 @@ from localspec.models.transfer import Progress as Transfer
 from localspec.plan.decide import Wish
 from localspec.plan.load_plan import LoadPlan
 from localspec.plan.make import decided, gathered
-from localspec.plan.memory import context_of
 
 
 class LocalEngine(Engine):
@@ -148,7 +147,7 @@ def planned(wish: Load, prompt: Request | None, progress: OnProgress, signals: S
         facts = gathered(request, fetched)
         plan = decided(facts, request)
         most = facts.target.n_ctx_train or 0
-        n_ctx = context_of(plan.options)
+        n_ctx = plan.options.context
         fixed = request.launch.load.n_ctx is not None or n_ctx >= most
         if prompt is None or fixed or not may_need_more(prompt, n_ctx):
             return plan
@@ -156,7 +155,7 @@ def planned(wish: Load, prompt: Request | None, progress: OnProgress, signals: S
         needed = tokens + (prompt.options.max_tokens or ANSWER_TOKENS)
         if needed > n_ctx:
             plan = decided(facts, replace(request, least_ctx=needed))
-            n_ctx = context_of(plan.options)
+            n_ctx = plan.options.context
         if n_ctx <= tokens:
             raise ContextOverflow(
                 f"the prompt has {tokens} tokens and free memory holds a context of {n_ctx}: shorten it, or free memory"

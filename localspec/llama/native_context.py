@@ -27,7 +27,6 @@ from localspec.llama.spare_cores import MOMENTS, SpareCores
 from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
 from localspec.resources import default_threads, free_ram_bytes
 
-_DEFAULT_N_CTX = 4096
 _PADDING = 256  # llama.cpp's, of the cells of a sequence
 _SHARE_OF_FREE = 4
 """Of the free memory, a copy may take this part."""
@@ -480,7 +479,7 @@ class NativeContext:
 
 def wanted_n_ctx(model: LlamaModel, options: LoadOptions) -> int:
     """Return the tokens of context of a sequence that options mean."""
-    return options.n_ctx or min(_DEFAULT_N_CTX, model.n_ctx_train)
+    return options.n_ctx or min(options.context, model.n_ctx_train)
 
 
 # llama.cpp asks its abort callback once per graph node, on every pass. Entering Python that

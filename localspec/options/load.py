@@ -24,6 +24,9 @@ _HEADS_BATCH, _HEADS_ROWS, _MORE_ROWS = 64, 11, 4
 SPLITS = {"layers": 1, "tensor": 3, "none": 0}
 """llama.cpp's `split_mode` by our name for it."""
 
+USUAL_N_CTX = 4096
+"""Tokens of context where none were asked for, of a model that was trained for so many."""
+
 _LARGEST_SHARE = 1e9
 LAYERS = "a number of layers or 'auto'"
 
@@ -106,6 +109,11 @@ class LoadOptions:
                 f"tensor_split is {cut(self.tensor_split)}: it takes a number for each device, such as 3,1"
             )
         return shares
+
+    @property
+    def context(self) -> int:
+        """Tokens of context: what was asked for, or the usual ones."""
+        return self.n_ctx or USUAL_N_CTX
 
     def loading(self, *, on_gpu: bool) -> str:
         """Return `load_mode`, or what suits where the layers are.

@@ -1,5 +1,9 @@
 """Decide: what is loaded, how large, and with which drafter. Opens no file, looks at no clock and no network.
 
+Why is no draft model loaded? No mode uses one (`wanted`), its download would not pay (`take`), it does not suit the target
+(`_drafting`, `_shared_vocab`), the memory does not hold it (`_fitted`), or it was measured and never pays (`never_pays`); once
+models are loaded, `settle` asks that of several sequences. Why this context? `PairLoad.context` says with which one begins, and `fit` how far it shrinks.
+
 `wanted`, before anything is looked up, says which models there are to be; `take` which of them are fetched; `decide` what
 is loaded of those whose headers are known. Measured costs are asked of `Facts.costs`: for which options depends on what
 is decided, so that the program's own, `Measurements`, reads them from the disk at that moment.
@@ -28,7 +32,6 @@ from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.facts import Facts, FileFacts, HeadsFacts, PairFacts
 from localspec.plan.fit import FreeMemory, PairLoad
 from localspec.plan.load_plan import TEXT_ONLY, EncoderFile, LoadPlan
-from localspec.plan.memory import USUAL_N_CTX
 from localspec.plan.payoff import NamedModel, Note, never_pays, not_taken
 from localspec.storage.files import size_text
 
@@ -169,7 +172,8 @@ def _decided(facts: Facts, wish: Wish) -> LoadPlan:
         drafts=small is not None or heads is not None,
         encoder_bytes=encoder.size,
     )
-    options = replace(options, n_ctx=_context(facts, wish, pair))
+    roomy = wish.roomy and launch.fit
+    options = replace(options, n_ctx=pair.context(facts.free, wish.least_ctx, roomy=roomy))
     files = [facts.target] if small is None else [facts.target, small]
     plan = LoadPlan(
         facts.target.path,
@@ -189,8 +193,8 @@ def _decided(facts: Facts, wish: Wish) -> LoadPlan:
         normal={each.path: each.normal for each in files},
         encoder=encoder,
     )
-    pair = replace(pair, options=options, draft_options=plan.draft_options)
-    pair = replace(pair, shrinks=launch.load.n_ctx is None)
+    shrinks = launch.load.n_ctx is None
+    pair = replace(pair, options=options, draft_options=plan.draft_options, shrinks=shrinks)
     alone = plan.undrafted()
     target_alone = replace(pair.undrafted(), target=facts.target.shape, options=alone.options)
     if wish.others is not None and plan.fit:
@@ -254,17 +258,6 @@ def for_many(options: LoadOptions, *, on_gpu: bool) -> LoadOptions:
     """
     undecided = options.flash_attention is None and options.attention(on_gpu=False) is False
     return options if on_gpu or not undecided else replace(options, flash_attention=True)
-
-
-def _context(facts: Facts, wish: Wish, pair: PairLoad) -> int | None:
-    """Return the tokens of context to begin with: what was asked for, or is needed, or costs a conversation little; None for the usual ones."""
-    n_ctx = pair.options.n_ctx
-    if n_ctx is None and wish.roomy and wish.launch.fit:
-        n_ctx = pair.roomy_context(facts.free)
-    if n_ctx is None and wish.least_ctx > USUAL_N_CTX:
-        trained = facts.target.n_ctx_train if facts.target.shape is not None else None
-        n_ctx = min(wish.least_ctx, trained or wish.least_ctx)
-    return n_ctx
 
 
 def _drafting(

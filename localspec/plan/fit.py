@@ -19,7 +19,7 @@ from localspec.models.architectures import Heads, heads_of
 from localspec.models.gguf import GgufHeader
 from localspec.models.shape import ModelShape, heads_shape, model_shape, target_rows_bytes
 from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
-from localspec.plan.memory import context_of, predict, split_layers
+from localspec.plan.memory import predict, split_layers
 from localspec.resources import Usage
 from localspec.storage.files import size_text
 
@@ -134,7 +134,7 @@ class ModelLoad:
     @property
     def n_ctx(self) -> int:
         """Tokens of context: what the options say, or what the model was trained for if that is less."""
-        n_ctx = context_of(self.options)
+        n_ctx = self.options.context
         return min(n_ctx, self.shape.n_ctx_train or n_ctx)
 
     @property
@@ -335,12 +335,23 @@ class PairLoad:
         small = ModelLoad(self.draft_model, options, free.names(options))
         return big, small if self.heads is None else load_of_heads(small, self.heads)
 
-    def roomy_context(self, free: FreeMemory) -> int | None:
-        """Return how many tokens of context a conversation of no given size gets: as many as cost it little; None for the usual ones.
+    def context(self, free: FreeMemory, least_ctx: int = 0, *, roomy: bool = False) -> int | None:
+        """Return the tokens of context to begin with; None for the usual ones. As far as none were asked for, `fit` takes fewer where memory is short.
 
-        What they take beyond the usual context is a quarter at most of the memory that this leaves free, and nothing is
-        given up for it. Raises as `fit` does.
+        Args:
+            free: what is free.
+            least_ctx: tokens that are needed where none were asked for.
+            roomy: take more than usual where that costs little, as a conversation does: a quarter at most of the memory that
+                the usual context leaves free, and nothing is given up for it. Raises as `fit` does.
         """
+        shape, n_ctx = self.target, self.options.n_ctx
+        if n_ctx is None and roomy:
+            n_ctx = self._roomy_context(free)
+        if n_ctx is None and least_ctx > self.options.context:
+            n_ctx = min(least_ctx, (shape and shape.n_ctx_train) or least_ctx)
+        return n_ctx
+
+    def _roomy_context(self, free: FreeMemory) -> int | None:
         pair = replace(self, shrinks=False)
         usual, shape = pair.fit(free), self.target
         if usual is None or usual.shrunk or shape is None:

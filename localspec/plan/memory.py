@@ -23,15 +23,6 @@ _REPACKED_X86 = {"Q4_0", "Q4_K", "IQ4_NL", "MXFP4", "Q2_K"}
 _REPACKED_ARM = {"Q4_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4", "Q8_0", "Q1_0"}
 
 
-USUAL_N_CTX = 4096
-"""What LoadOptions means by None."""
-
-
-def context_of(options: LoadOptions) -> int:
-    """Return the tokens of context that options mean."""
-    return options.n_ctx or USUAL_N_CTX
-
-
 def predict(shape: ModelShape, options: LoadOptions, split: Sequence[int] = ()) -> list[Usage]:
     """Return what a model takes on the CPU, and then on every GPU.
 
@@ -116,7 +107,7 @@ def kv_bytes(layers: Sequence[Layer], options: LoadOptions) -> int:
     Layers that see only a window take as much as the others: the cache is kept at full size, for
     a part of a smaller one could not be taken back.
     """
-    cells, kv_type, snapshots = padded(context_of(options)), options.kv_type, options.snapshots
+    cells, kv_type, snapshots = padded(options.context), options.kv_type, options.snapshots
     cached = sum(_row_bytes(kv_type, each.k_width, each.v_width) for each in layers)
     states = sum((1 + snapshots * each.has_snapshots) * each.state_bytes for each in layers)
     return cells * cached + states
@@ -153,21 +144,21 @@ def compute_bytes(
     feed_forward = mask + 4 * (held * shape.n_embd + 3 * shape.n_ff)
     attention = mask + 4 * ((held - 2) * shape.n_embd + 3 * shape.q_width + kv_width)
     if not flash_attention:
-        attention += 4 * shape.n_heads * padded(context_of(options))
+        attention += 4 * shape.n_heads * padded(options.context)
     output = 4 * rows * (shape.n_vocab + 2 * shape.n_embd) + 4 * tokens * shape.n_embd
     return max(tokens * feed_forward, tokens * attention, output)
 
 
 def _widest(options: LoadOptions, on_gpu: bool) -> tuple[int, bool]:
     """Return the tokens of the widest pass, and whether it has flash attention or may have."""
-    tokens = min(options.chunk(on_gpu=on_gpu), context_of(options))
+    tokens = min(options.chunk(on_gpu=on_gpu), options.context)
     return tokens, options.attention(on_gpu=on_gpu) is not False
 
 
 def _mask_bytes(shape: ModelShape, options: LoadOptions, on_gpu: bool) -> int:
     """Return what the attention masks take for every token of a pass."""
     width = 2 if _widest(options, on_gpu)[1] else 4
-    return shape.masks * padded(context_of(options)) * width
+    return shape.masks * padded(options.context) * width
 
 
 def padded(n_ctx: int) -> int:

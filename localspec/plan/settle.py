@@ -15,7 +15,6 @@ from localspec.llama.safe_widths import SafeWidths
 from localspec.options import LoadOptions
 from localspec.plan.fit import FreeMemory
 from localspec.plan.load_plan import LoadPlan
-from localspec.plan.memory import context_of
 from localspec.plan.payoff import is_idle
 
 MOST_SEQUENCES = 64
@@ -123,7 +122,7 @@ def _count(
         wanted = holds = max(holds, 1)  # the plan is of one
     if wanted is not None and wanted > holds:
         raise MemoryShort(
-            f"{wanted} sequences of {context_of(options)} tokens do not fit into the free memory, "
+            f"{wanted} sequences of {options.context} tokens do not fit into the free memory, "
             f"{holds} would: give a smaller --parallel or --ctx"
         )
     number = wanted or best_count(costs.target, max(1, min(holds, safe)))

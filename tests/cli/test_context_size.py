@@ -15,8 +15,8 @@ from tests.cli.command import PLAIN, environment
 
 # The program with a usual context of 512 tokens, so that prompts are soon long.
 SMALL = """
-import localspec.plan.memory
-localspec.plan.memory.USUAL_N_CTX = 512
+import localspec.options.load
+localspec.options.load.USUAL_N_CTX = 512
 from localspec.__main__ import main
 main()
 """

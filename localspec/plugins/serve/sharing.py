@@ -38,7 +38,6 @@ from localspec.plugins.serve.model_pool import ModelPool, ServedModel
 
 FRAME_BYTES = MAX_FRAME_BYTES + 1
 """Most bytes of a line that are read."""
-_USUAL_CTX = 4096
 
 
 def has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
@@ -50,7 +49,7 @@ def has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
         wanted: by full names, too; a request may do without the drafter, and nothing else may differ.
     """
     wanted_ctx, usual_ctx = wanted.load.n_ctx, loaded.load.n_ctx
-    roomy = wanted_ctx is None and n_ctx >= _USUAL_CTX
+    roomy = wanted_ctx is None and n_ctx >= wanted.load.context
     if wanted_ctx not in {usual_ctx, n_ctx} and not roomy:
         return False
     alike = replace(
