@@ -74,7 +74,7 @@ def test_a_pair_is_planned_where_it_is_sent(headers: tuple[GgufHeader, GgufHeade
         assert (plan.n_ctx, plan.target_layers, plan.draft_layers) == (4096, *layers)
         assert [use.place.name for use in plan.uses] == places
     # Layers do not leave a GPU for a larger context: both models fill the two GPUs nearly.
-    n_ctx = PairLoad.of(*headers).context(free_memory(), roomy=True)
+    n_ctx = PairLoad.of(*headers).roomy_context(free_memory())
     larger = PairLoad.of(*headers, LoadOptions(n_ctx=n_ctx)).fit(free_memory())
     assert larger is not None
     assert (larger.target_layers, larger.draft_layers) == (33, 17)
@@ -119,7 +119,7 @@ def test_a_conversation_gets_a_context_that_takes_little_of_what_is_free(
 ) -> None:
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: free_gb * GB)
     asked = LoadOptions(gpu_layers=0, kv_type=kv_type)
-    assert PairLoad.of(headers[0], options=asked).context(free_memory(), roomy=True) == n_ctx
+    assert PairLoad.of(headers[0], options=asked).roomy_context(free_memory()) == n_ctx
 
 
 def test_a_prompt_gets_the_context_that_it_needs_as_far_as_there_is_memory(

@@ -2,7 +2,8 @@
 
 Why is no draft model loaded? No mode uses one (`wanted`), its download would not pay (`take`), it does not suit the target
 (`_drafting`, `_shared_vocab`), the memory does not hold it (`_fitted`), or it was measured and never pays (`never_pays`); once
-models are loaded, `settle` asks that of several sequences. Why this context? `PairLoad.context` says with which one begins, and `fit` how far it shrinks.
+models are loaded, `settle` asks that of several sequences.
+Why this context? `_context` says with which one begins, and `_fitted` what is left of it.
 
 `wanted`, before anything is looked up, says which models there are to be; `take` which of them are fetched; `decide` what
 is loaded of those whose headers are known. Measured costs are asked of `Facts.costs`: for which options depends on what
@@ -13,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from localspec.calibration.measurements import Measurements
 from localspec.decoding.draft_mode import AUTO, DraftMode, draft_modes
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.errors import (
@@ -32,7 +32,7 @@ from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.facts import Facts, FileFacts, HeadsFacts, PairFacts
 from localspec.plan.fit import FreeMemory, PairLoad
 from localspec.plan.load_plan import TEXT_ONLY, EncoderFile, LoadPlan
-from localspec.plan.payoff import NamedModel, Note, never_pays, not_taken
+from localspec.plan.payoff import Costs, NamedModel, Note, never_pays, not_taken
 from localspec.storage.files import size_text
 
 
@@ -97,7 +97,7 @@ def take(
     wish: Wish,
     models: Sequence[NamedModel],
     default_pair: str,
-    costs: Measurements,
+    costs: Costs,
     free: FreeMemory,
 ) -> tuple[tuple[NamedModel, ...], list[Note]]:
     """Return which of the models that were asked for are fetched, and loaded if they fit, and notes about the others.
@@ -172,8 +172,7 @@ def _decided(facts: Facts, wish: Wish) -> LoadPlan:
         drafts=small is not None or heads is not None,
         encoder_bytes=encoder.size,
     )
-    roomy = wish.roomy and launch.fit
-    options = replace(options, n_ctx=pair.context(facts.free, wish.least_ctx, roomy=roomy))
+    options = replace(options, n_ctx=_context(facts, wish, pair))
     files = [facts.target] if small is None else [facts.target, small]
     plan = LoadPlan(
         facts.target.path,
@@ -258,6 +257,16 @@ def for_many(options: LoadOptions, *, on_gpu: bool) -> LoadOptions:
     """
     undecided = options.flash_attention is None and options.attention(on_gpu=False) is False
     return options if on_gpu or not undecided else replace(options, flash_attention=True)
+
+
+def _context(facts: Facts, wish: Wish, pair: PairLoad) -> int | None:
+    """Return the tokens of context to begin with: what was asked for, or is needed, or costs a conversation little; None for the usual ones."""
+    n_ctx, trained = pair.options.n_ctx, pair.target and pair.target.n_ctx_train
+    if n_ctx is None and wish.roomy and wish.launch.fit:
+        n_ctx = pair.roomy_context(facts.free)
+    if n_ctx is None and wish.least_ctx > pair.options.context:
+        n_ctx = min(wish.least_ctx, trained or wish.least_ctx)
+    return n_ctx
 
 
 def _drafting(

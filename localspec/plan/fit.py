@@ -335,23 +335,12 @@ class PairLoad:
         small = ModelLoad(self.draft_model, options, free.names(options))
         return big, small if self.heads is None else load_of_heads(small, self.heads)
 
-    def context(self, free: FreeMemory, least_ctx: int = 0, *, roomy: bool = False) -> int | None:
-        """Return the tokens of context to begin with; None for the usual ones. As far as none were asked for, `fit` takes fewer where memory is short.
+    def roomy_context(self, free: FreeMemory) -> int | None:
+        """Return how many tokens of context a conversation of no given size gets: as many as cost it little; None for the usual ones.
 
-        Args:
-            free: what is free.
-            least_ctx: tokens that are needed where none were asked for.
-            roomy: take more than usual where that costs little, as a conversation does: a quarter at most of the memory that
-                the usual context leaves free, and nothing is given up for it. Raises as `fit` does.
+        What they take beyond the usual context is a quarter at most of the memory that this leaves free, and nothing is
+        given up for it. Raises as `fit` does.
         """
-        shape, n_ctx = self.target, self.options.n_ctx
-        if n_ctx is None and roomy:
-            n_ctx = self._roomy_context(free)
-        if n_ctx is None and least_ctx > self.options.context:
-            n_ctx = min(least_ctx, (shape and shape.n_ctx_train) or least_ctx)
-        return n_ctx
-
-    def _roomy_context(self, free: FreeMemory) -> int | None:
         pair = replace(self, shrinks=False)
         usual, shape = pair.fit(free), self.target
         if usual is None or usual.shrunk or shape is None:

@@ -5,9 +5,9 @@ Pure: what was measured comes in; why a draft model stays out comes out. Whether
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from localspec.calibration.measurements import Measurements
+from localspec.calibration.calibrated import StoredCosts
 from localspec.calibration.memory_speed import ON_A_CPU
 from localspec.decoding.costs import (
     DOUBT,
@@ -26,6 +26,24 @@ from localspec.storage.files import size_text
 
 if TYPE_CHECKING:
     from localspec.plan.load_plan import LoadPlan
+
+
+class Costs(Protocol):
+    """What passes cost that were measured on this machine, see `Measurements`: `decide` opens no file itself."""
+
+    def of(
+        self, file: Path, options: LoadOptions, role: Role, lora: Path | None = None
+    ) -> StoredCosts | None:
+        """Return those of a model's passes, loaded so."""
+
+    def of_heads(self, file: Path, options: LoadOptions) -> StoredCosts | None:
+        """Return those of the heads in a file."""
+
+    def of_reading(self, file: Path, options: LoadOptions) -> StoredCosts | None:
+        """Return those of the passes of a model's prompts."""
+
+    def largest(self, options: LoadOptions) -> PassCosts | None:
+        """Return those of the largest target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +75,7 @@ def could_pay(
     target: ModelEntry,
     draft_model: ModelEntry,
     options: LoadOptions,
-    costs: Measurements,
+    costs: Costs,
     *,
     path: Path | None,
     on_gpu: bool,
@@ -98,7 +116,7 @@ def not_taken(
     target: NamedModel,
     draft_model: NamedModel,
     options: LoadOptions,
-    costs: Measurements,
+    costs: Costs,
     free: FreeMemory,
     *,
     pulled: bool = False,
@@ -127,7 +145,7 @@ def not_taken(
     return Note(faster, f"draft model of {pair}") if pays else Note()
 
 
-def never_pays(plan: "LoadPlan", costs: Measurements) -> PairCosts | None:
+def never_pays(plan: "LoadPlan", costs: Costs) -> PairCosts | None:
     """Return what the pair costs where only `auto` wants the draft model or the heads, and they never pay.
 
     Where that is not sure, they are loaded, and measured with the target.
