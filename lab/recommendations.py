@@ -9,10 +9,20 @@ nominal speed that passes usually reach: two thirds, on a GPU three quarters.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from localspec.calibration.memory_speed import MOST_OF_GPU, MOST_OF_RAM, ON_A_CPU, ON_A_GPU, Memory
 from localspec.models.entries import HEADS, Purpose
 from localspec.models.registry import Registry, load_registry
-from localspec.plan.recommend import ENOUGH_PER_S, Recommendation, Suits, best, recommend
+from localspec.plan.recommend import (
+    ENOUGH_PER_S,
+    MOST_OF_GPU,
+    MOST_OF_RAM,
+    ON_A_CPU,
+    ON_A_GPU,
+    Memory,
+    Recommendation,
+    Suits,
+    best,
+    recommend,
+)
 from localspec.session.model_lines import outlook, rounded
 
 GB = 1e9
@@ -20,7 +30,7 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that nobody has, with memories as `localspec.calibration.memories` finds them on a real one."""
+    """A machine that nobody has, with memories as `localspec.session.memories` finds them on a real one."""
 
     text: str
     memories: tuple[Memory, ...]

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from localspec.calibration.calibrated import StoredCosts
-from localspec.calibration.measurements import Measurements
+from localspec.calibration.calibrated import Measurements, StoredCosts
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts, draft_model_could_win
 from localspec.decoding.draft_mode import DraftMode, draft_modes
@@ -130,7 +129,7 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
     ]:
         known = {target: StoredCosts(PLAIN), draft_model: stored}
         monkeypatch.setattr(
-            "localspec.calibration.measurements.stored_costs",
+            "localspec.calibration.calibrated.stored_costs",
             lambda file, *_, known=known: known[file],
         )
         ready = make_plan(pair(target, draft_model, draft=draft))
@@ -154,7 +153,7 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
     plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
     known = {Path("t"): StoredCosts(costs.target), Path("d"): StoredCosts(PassCosts((1,), (0.5,)))}
     monkeypatch.setattr(
-        "localspec.calibration.measurements.stored_costs", lambda file, *_: known[file]
+        "localspec.calibration.calibrated.stored_costs", lambda file, *_: known[file]
     )
     assert payoff.never_pays(plan, Measurements()) == (None if wins else costs)
     assert payoff.is_idle(plan, costs, 1) is not wins

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localspec.calibration import memories as memories_module
 from localspec.calibration.calibrated import StoredCosts
-from localspec.calibration.memory_speed import ON_A_CPU
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.models.entries import ModelEntry
 from localspec.models.registry import load_registry
 from localspec.options import LoadOptions
-from localspec.plan.recommend import best
+from localspec.plan.recommend import ON_A_CPU, best
+from localspec.session import memories as memories_module
 
 
 def test_copying_memory_says_at_once_how_fast_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

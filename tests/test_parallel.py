@@ -52,7 +52,7 @@ def calibrated_as(
     found = Calibration(PairCosts(target, draft_model))
     monkeypatch.setattr(loading, "calibrated", lambda *_: found)
     monkeypatch.setattr(
-        "localspec.calibration.measurements.stored_costs", lambda *_: None
+        "localspec.calibration.calibrated.stored_costs", lambda *_: None
     )  # those of this machine
 
 

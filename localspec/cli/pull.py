@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-from localspec.calibration.memories import memories
-from localspec.calibration.memory_speed import Memory
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import (
     Settings,
@@ -36,7 +34,8 @@ from localspec.models.shape import encoder_bytes
 from localspec.models.store import Store, sha256_of
 from localspec.options import LaunchOptions
 from localspec.plan.fit import forecast
-from localspec.plan.recommend import Recommendation, Suits, recommend
+from localspec.plan.recommend import Memory, Recommendation, Suits, recommend
+from localspec.session.memories import memories
 from localspec.session.model_lines import cells, outlook, rounded
 from localspec.session.model_list import ModelRow, model_rows
 from localspec.storage.files import free_bytes, size_text

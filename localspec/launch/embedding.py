@@ -14,10 +14,9 @@ from localspec.llama.embedder import Embedder
 from localspec.llama.model import LlamaModel
 from localspec.messages import Held
 from localspec.models.gguf import read_model
-from localspec.models.loaded_files import LoadedFiles
 from localspec.models.names import look_up
 from localspec.models.registry import load_registry
-from localspec.models.store import Store
+from localspec.models.store import LoadedFiles, Store
 from localspec.options import LaunchOptions
 from localspec.plan.facts import free_memory
 from localspec.plan.fit import PairLoad

@@ -46,9 +46,8 @@ from localspec.llama.sequences import LlamaSequences
 from localspec.llama.vocabulary import Vocabulary
 from localspec.messages import Held
 from localspec.models.architectures import Heads
-from localspec.models.loaded_files import LoadedFiles
 from localspec.models.mmproj import model_that_takes
-from localspec.models.store import file_identity
+from localspec.models.store import LoadedFiles, file_identity
 from localspec.options import LoadOptions
 from localspec.plan.facts import free_memory
 from localspec.plan.fit import PlaceUse

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, ModelChanged
 from localspec.models.entries import SHA256, ModelEntry, Sha256, joint_sha256, shards_of
 from localspec.models.transfer import (
     CHUNK_BYTES,
@@ -334,3 +334,46 @@ def file_identity(file: Path) -> str:
     """
     sha256 = stored_sha256(file)
     return f"sha256 {sha256}" if sha256 else f"seen {place_hash(file)}"
+
+
+class LoadedFiles:
+    """Files as they were when models were loaded from them, and whether one was written over since.
+
+    A file that another one is moved over, or that is removed, stays what it was for those who have it; one that is copied over
+    changes under a model that maps it.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, os.stat_result] = {}
+
+    def note(self, path: Path) -> str:
+        """Note what a file is, and those that belong to it, before it is loaded; return what tells it from others.
+
+        Raises:
+            OSError: it is not there.
+            LocalspecError: likewise.
+        """
+        from localspec.models.gguf import model_files  # noqa: PLC0415 - verbs that load nothing have no use for it
+
+        for each in model_files(path) if "-of-" in path.name else [path]:
+            self._seen[each] = each.stat()
+        its = self._seen[path]
+        return f"{file_identity(path)} {its.st_size} {its.st_mtime_ns}"
+
+    def check(self) -> None:
+        """Raise ModelChanged where one was written over; that takes microseconds."""
+        for path, was in self._seen.items():
+            with suppress(OSError):  # removed: what is loaded stays
+                now = path.stat()
+                if _place(now) == _place(was) and _content(now) != _content(was):
+                    raise ModelChanged(
+                        f"{shown(path)} was written over while it was loaded: ask again, and the new file answers"
+                    )
+
+
+def _place(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _content(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns

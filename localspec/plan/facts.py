@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.calibration.measurements import Measurements
+from localspec.calibration.calibrated import Measurements
 from localspec.errors import LocalspecError, ModelFileError, PairMismatch
 from localspec.llama.devices import devices
 from localspec.models.architectures import (

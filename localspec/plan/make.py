@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from localspec.calibration.measurements import Measurements
+from localspec.calibration.calibrated import Measurements
 from localspec.entry_points import prepare_engine
 from localspec.errors import MemoryShort
 from localspec.messages import Held

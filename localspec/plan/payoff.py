@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from localspec.calibration.calibrated import StoredCosts
-from localspec.calibration.memory_speed import ON_A_CPU
 from localspec.decoding.costs import (
     DOUBT,
     WORTH_TRYING,
@@ -102,7 +101,11 @@ def could_pay(
         return True
     # Passes of other models, by width, are as many times as dear as one of a token. With those of a CPU, a draft model of a
     # third of the target's size does not pay, and one of a quarter may.
-    passes = passes or costs.largest(options) or ON_A_CPU
+    passes = passes or costs.largest(options)
+    if passes is None:
+        from localspec.plan.recommend import ON_A_CPU  # noqa: PLC0415 - few starts need it
+
+        passes = ON_A_CPU
     step_s = passes.of(1) * draft_model.read_bytes / target.read_bytes
     in_one_pass = draft_model.heads is not None and draft_model.heads.in_one_pass
     pair = PairCosts(passes, PassCosts((1,), (step_s,)), in_one_pass=in_one_pass)

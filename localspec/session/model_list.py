@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from localspec.calibration.memory_speed import Memory
 from localspec.models.entries import HEADS, Medium, ModelEntry, PairEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.mmproj import takes
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import is_here
-from localspec.plan.recommend import Recommendation, best, needed_bytes, recommend
+from localspec.plan.recommend import Memory, Recommendation, best, needed_bytes, recommend
 from localspec.resources import free_ram_bytes
 from localspec.storage.paths import data_dir
 
@@ -124,7 +123,7 @@ def choices(registry: Registry | None = None, memories: Sequence[Memory] = ()) -
 def measured_choices() -> list[ModelRow]:
     """Return the models to choose from with their predicted speed; takes a fifth of a second once an hour."""
     # Imported late: llama.cpp comes with it, to say which devices there are.
-    from localspec.calibration.memories import memories  # noqa: PLC0415
+    from localspec.session.memories import memories  # noqa: PLC0415
 
     registry = load_registry()
     return choices(registry, memories(registry))

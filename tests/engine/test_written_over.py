@@ -17,7 +17,7 @@ from localspec.errors import ModelChanged
 from localspec.launch.local_engine import LocalEngine, local_engine
 from localspec.llama import kept_reads
 from localspec.messages import Message
-from localspec.models.loaded_files import LoadedFiles
+from localspec.models.store import LoadedFiles
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.plugins.serve.http import status_of
 from localspec.tui.models import Models
@@ -51,7 +51,7 @@ def test_a_file_that_is_written_over_is_named(
 ) -> None:
     path, files = tmp_path / "m-00001-of-00002.gguf", LoadedFiles()
     parts = [path, tmp_path / "m-00002-of-00002.gguf"]
-    monkeypatch.setattr("localspec.models.loaded_files.model_files", lambda _path: parts)
+    monkeypatch.setattr("localspec.models.gguf.model_files", lambda _path: parts)
     for each in parts:
         each.write_bytes(b"weights")
     files.note(path)

@@ -5,12 +5,20 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replace_heads
 
-from localspec.calibration.memory_speed import MOST_OF_GPU, ON_A_CPU, ON_A_GPU, Memory
 from localspec.decoding.costs import PassCosts
 from localspec.models.entries import Chances, HeadsEntry, ModelEntry, PairEntry, parameters
 from localspec.models.mmproj import takes
 from localspec.models.registry import Registry, load_registry
-from localspec.plan.recommend import Recommendation, Suits, best, recommend
+from localspec.plan.recommend import (
+    MOST_OF_GPU,
+    ON_A_CPU,
+    ON_A_GPU,
+    Memory,
+    Recommendation,
+    Suits,
+    best,
+    recommend,
+)
 from localspec.session.model_lines import outlook
 
 GB, GB_PER_S = 10**9, 1e9

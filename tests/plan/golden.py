@@ -12,8 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from localspec.calibration.calibrated import StoredCosts
-from localspec.calibration.measurements import Measurements
+from localspec.calibration.calibrated import Measurements, StoredCosts
 from localspec.cli.main import localspec
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
@@ -151,14 +150,14 @@ def _on(machine: Computer, case: Case, data: Path, patch: pytest.MonkeyPatch) ->
         ("plan.make.decide", recorded),
         ("plan.make.Measurements", lambda: costs),
         ("plan.facts.Measurements", lambda: costs),
-        ("calibration.memories.stored_costs", measured),
+        ("session.memories.stored_costs", measured),
         ("plan.facts.free_ram_bytes", lambda: machine.free),
         ("plan.facts.devices", lambda: machine.devices),
         ("session.model_list.free_ram_bytes", lambda: machine.free),
-        ("calibration.memories.free_ram_bytes", lambda: machine.free),
-        ("calibration.memories.usable_ram_bytes", lambda: machine.total),
-        ("calibration.memories.copied_per_second", lambda _: machine.copied_per_s),
-        ("calibration.memories.default_threads", lambda: 4),
+        ("session.memories.free_ram_bytes", lambda: machine.free),
+        ("session.memories.usable_ram_bytes", lambda: machine.total),
+        ("session.memories.copied_per_second", lambda _: machine.copied_per_s),
+        ("session.memories.default_threads", lambda: 4),
         ("models.pull.fetch", fetch),
         ("cli.pull.fetch", fetch),
         ("cli.pull.taken_by_others", lambda: None),

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localspec.calibration.calibrated import StoredCosts
-from localspec.calibration.measurements import Measurements
+from localspec.calibration.calibrated import Measurements, StoredCosts
 from localspec.cli.main import localspec
 from localspec.decoding.costs import PassCosts
 from localspec.models.registry import Registry, load_registry

@@ -13,7 +13,6 @@ from msgspec.structs import asdict
 
 from localspec.api import UsageError
 from localspec.calibration.calibrated import stored_costs
-from localspec.calibration.memory_speed import ON_A_GPU
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.draft_length import best_length
 from localspec.decoding.model import Role
@@ -24,6 +23,7 @@ from localspec.models.names import resolve
 from localspec.models.registry import Registry
 from localspec.models.repository import local_file
 from localspec.options import LoadOptions
+from localspec.plan.recommend import ON_A_GPU
 
 PROGRAMS = ("llama-server", "vllm", "sglang", "lmstudio")
 _LONGEST, _CTX, _STEP = 15, 8192, 0.1

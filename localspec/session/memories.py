@@ -11,7 +11,6 @@ import numpy.typing as npt
 from msgspec import DecodeError, Struct
 
 from localspec.calibration.calibrated import stored_costs
-from localspec.calibration.memory_speed import MOST_OF_GPU, MOST_OF_RAM, ON_A_CPU, ON_A_GPU, Memory
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.errors import LocalspecError
@@ -20,6 +19,7 @@ from localspec.models.inventory import inventory
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.options import LoadOptions
+from localspec.plan.recommend import MOST_OF_GPU, MOST_OF_RAM, ON_A_CPU, ON_A_GPU, Memory
 from localspec.resources import default_threads, free_ram_bytes, usable_ram_bytes
 from localspec.storage.files import private_directory, read_bounded, write_atomic
 from localspec.storage.paths import data_dir
