@@ -434,7 +434,6 @@ def _paragraphs(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-_YES = Message.assistant("Yes.")
 RULES = (
     FitRule("calls in words", _has_calls, lambda reader: reader.writes_calls, _with_calls_in_words),
     FitRule("results in words", _has_results, _takes_results, _with_results_of_users),

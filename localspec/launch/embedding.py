@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.embedding import LoadedEmbedder
@@ -14,13 +13,11 @@ from localspec.llama.embedder import Embedder
 from localspec.llama.model import LlamaModel
 from localspec.messages import Held
 from localspec.models.gguf import read_model
-from localspec.models.names import look_up
 from localspec.models.registry import load_registry
-from localspec.models.store import LoadedFiles, Store
+from localspec.models.store import LoadedFiles
 from localspec.options import LaunchOptions
-from localspec.plan.facts import free_memory
+from localspec.plan.facts import free_memory, name_models
 from localspec.plan.fit import PairLoad
-from localspec.storage.paths import data_dir
 
 _USUAL_N_CTX = 512
 
@@ -47,8 +44,7 @@ def load_embedder(
         ModelLoadError: it does not fit, or llama.cpp cannot load it.
     """
     started_s, name = time.monotonic(), options.target or ""
-    model = look_up(name, load_registry(), offline=True)
-    path = model if isinstance(model, Path) else Store(data_dir()).path_of(model)
+    path = name_models([name], load_registry(), offline=True)[0].path
     if path is None:
         raise ModelUnavailable(f"{name} is not on this machine: run `localspec pull {name}`")
     header, load = replace(read_model(path), name=name), options.load

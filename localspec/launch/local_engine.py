@@ -22,7 +22,6 @@ from localspec.llama.crash_report import report_a_kill
 from localspec.llama.model import LlamaModel
 from localspec.media import picture_size, sound_seconds
 from localspec.messages import MediaPart
-from localspec.models.transfer import Progress as Transfer
 from localspec.plan.decide import Wish
 from localspec.plan.load_plan import LoadPlan
 from localspec.plan.make import decided, gathered
@@ -155,14 +154,10 @@ def planned(wish: Load, prompt: Request | None, progress: OnProgress, signals: S
     Raises:
         ContextOverflow: there is no memory for the prompt.
     """
-
-    def fetched(moment: Transfer) -> None:
-        progress(Downloading(*astuple(moment)))
-
     least = 0 if prompt is None else guessed_context(prompt, tools=wish.calls)
     request = Wish(wish.options, wish.parallel, least_ctx=least)
     with signals.planning():
-        facts = gathered(request, fetched)
+        facts = gathered(request, lambda moment: progress(Downloading(*astuple(moment))))
         plan = decided(facts, request)
         most = facts.target.n_ctx_train or 0
         n_ctx = plan.options.context

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 _SHORT, _LONG = 24, 128
 """Tokens of a stretch: it ends before the next word after a single space, or else where a character ends."""
-_LOOKED_THROUGH = 8
-"""Ids of the draft model's that are looked through for each token of the target's."""
 _LINE = "\n"
 _JOINED = 1 << 16
 """Joins of two tokens that are remembered."""

@@ -1,9 +1,9 @@
 """Decide: what is loaded, how large, and with which drafter. Opens no file, looks at no clock and no network.
 
 Why is no draft model loaded? No mode uses one (`wanted`), its download would not pay (`take`), it does not suit the target
-(`_drafting`, `_shared_vocab`), the memory does not hold it (`_fitted`), or it was measured and never pays (`never_pays`); once
+(`_drafting`, `_shared_vocab`), the memory does not hold it (`LoadPlan.fitted`), or it was measured and never pays (`never_pays`); once
 models are loaded, `settle` asks that of several sequences.
-Why this context? `_context` says with which one begins, and `_fitted` what is left of it.
+Why this context? `_context` says with which one begins, and `LoadPlan.fitted` what is left of it.
 
 `wanted`, before anything is looked up, says which models there are to be; `take` which of them are fetched; `decide` what
 is loaded of those whose headers are known. Measured costs are asked of `Facts.costs`: for which options depends on what
@@ -199,32 +199,19 @@ def _decided(facts: Facts, wish: Wish) -> LoadPlan:
     if wish.others is not None and plan.fit:
         idle = never_pays(plan, facts.costs) is not None
         (target_alone if idle else pair).require_room(facts.free, wish.others, wish.parallel or 1)
-    fitted = _fitted(plan, pair, facts.free)
+    fitted = plan.fitted(pair, pair.fit(facts.free) if plan.fit else None)
     left_out = never_pays(fitted, facts.costs)
     if left_out is not None:
-        fitted = _fitted(replace(alone, left_out=left_out), target_alone, facts.free)
-    return _with_plain(fitted, facts)
+        fit = target_alone.fit(facts.free) if plan.fit else None
+        fitted = replace(alone, left_out=left_out).fitted(target_alone, fit)
+    if fitted.heads is not None or fitted.encoder.path is not None or fitted.exact:
+        return fitted  # heads follow the rows of every pass, and pictures need the context that has their encoder
+    from localspec.plan.reading import plain_beside  # noqa: PLC0415 - nobody else needs it
 
-
-def _with_plain(plan: LoadPlan, facts: Facts) -> LoadPlan:
-    """Return the plan with a plain copy of the target that reads prompts, where that may pay.
-
-    Heads follow the rows of every pass, and pictures are evaluated by the context that has their encoder.
-    """
-    if plan.heads is not None or plan.encoder.path is not None or plan.exact:
-        return plan
-    from localspec.plan.reading import plain_copy, rule_of  # noqa: PLC0415 - nobody else needs it
-
-    on_gpu = bool(facts.free.gpus(plan.options)) and plan.options.gpu_layers != 0
-    plain = plain_copy(facts.target.shape, plan.options, plan.uses, on_gpu=on_gpu)
-    if plain is not None:
-        own, other = (
-            facts.costs.of_reading(plan.target, each) for each in (plan.options, plain.options)
-        )
-        if own is not None and other is not None and other.sure and own.sure:
-            rule = rule_of(plain, own.costs, other.costs)
-            plain = None if rule is None else replace(plain, rule=rule)
-    return replace(plan, plain=plain)
+    on_gpu = bool(facts.free.gpus(fitted.options)) and fitted.options.gpu_layers != 0
+    shape, reading_costs = facts.target.shape, partial(facts.costs.of_reading, fitted.target)
+    plain = plain_beside(shape, fitted.options, fitted.uses, reading_costs, on_gpu=on_gpu)
+    return replace(fitted, plain=plain)
 
 
 def encoder_plan(
@@ -329,28 +316,3 @@ def _shared_vocab(pair: PairFacts, name: str, *, named: bool) -> tuple[int, tupl
         "are the target's, so less of what it drafts is accepted"
     )
     return 0, (note,)
-
-
-def _fitted(plan: LoadPlan, pair: PairLoad, free: FreeMemory) -> LoadPlan:
-    """Return the plan, less what the memory that is free does not hold; as it is where that is not to be looked at."""
-    plan = replace(plan, pair=pair)
-    fit = pair.fit(free) if plan.fit else None
-    if fit is None:
-        return plan
-    options, draft_options = plan.options, plan.draft_options
-    if fit.shrunk:
-        options = replace(options, n_ctx=fit.n_ctx)
-    if options.gpu_layers is None and fit.gpus:
-        options = replace(options, gpu_layers=fit.target_layers)
-    if draft_options is not None and fit.shrunk:
-        draft_options = replace(draft_options, n_ctx=fit.n_ctx)
-    if draft_options is not None and draft_options.gpu_layers is None and fit.gpus:
-        draft_options = replace(draft_options, gpu_layers=fit.draft_layers or 0)
-    fitted = replace(
-        plan,
-        options=options,
-        draft_options=draft_options,
-        notes=(*plan.notes, *fit.given_up),
-        uses=fit.uses,
-    )
-    return fitted.undrafted() if pair.drafts and fit.draft_layers is None else fitted

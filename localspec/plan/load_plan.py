@@ -12,7 +12,7 @@ from localspec.decoding.model import Role
 from localspec.errors import LocalspecError
 from localspec.models.architectures import Heads
 from localspec.options import LoadOptions
-from localspec.plan.fit import PairLoad, PlaceUse
+from localspec.plan.fit import FitPlan, PairLoad, PlaceUse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,6 +139,26 @@ class LoadPlan:
             draft_options=None,
             heads=None,
         )
+
+    def fitted(self, pair: PairLoad, fit: FitPlan | None) -> "LoadPlan":
+        """Return this less what the memory that is free does not hold; None for what is not known, or not to be looked at."""
+        plan = replace(self, pair=pair)
+        if fit is None:
+            return plan
+        options, draft_options = plan.options, plan.draft_options
+        if fit.shrunk:
+            options = replace(options, n_ctx=fit.n_ctx)
+        if options.gpu_layers is None and fit.gpus:
+            options = replace(options, gpu_layers=fit.target_layers)
+        if draft_options is not None and fit.shrunk:
+            draft_options = replace(draft_options, n_ctx=fit.n_ctx)
+        if draft_options is not None and draft_options.gpu_layers is None and fit.gpus:
+            draft_options = replace(draft_options, gpu_layers=fit.draft_layers or 0)
+        notes = (*plan.notes, *fit.given_up)
+        plan = replace(
+            plan, options=options, draft_options=draft_options, notes=notes, uses=fit.uses
+        )
+        return plan.undrafted() if pair.drafts and fit.draft_layers is None else plan
 
     def name(self, role: Role) -> str:
         """Return how the user calls a model; empty if there is none."""

@@ -3,9 +3,10 @@
 Which kernels compute which token depends on the plan and on what is to be read, and on nothing that happens meanwhile.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from localspec.calibration.calibrated import READ_WIDTH
+from localspec.calibration.calibrated import READ_WIDTH, StoredCosts
 from localspec.decoding.costs import PassCosts
 from localspec.models.shape import ModelShape
 from localspec.options import LoadOptions
@@ -59,6 +60,26 @@ class PlainCopy:
     held_bytes: int
     token_bytes: int
     rule: ReadingRule | None = None
+
+
+def plain_beside(
+    shape: ModelShape | None,
+    options: LoadOptions,
+    uses: tuple[PlaceUse, ...],
+    costs: Callable[[LoadOptions], StoredCosts | None],
+    *,
+    on_gpu: bool,
+) -> PlainCopy | None:
+    """Return the plain copy that reads prompts beside a target, with its rule where `costs` of reading say it; None where it does not pay.
+
+    The others are those of `plain_copy`.
+    """
+    plain = plain_copy(shape, options, uses, on_gpu=on_gpu)
+    own, other = (None, None) if plain is None else (costs(options), costs(plain.options))
+    if plain is None or own is None or other is None or not (other.sure and own.sure):
+        return plain
+    rule = rule_of(plain, own.costs, other.costs)
+    return None if rule is None else replace(plain, rule=rule)
 
 
 def plain_copy(
