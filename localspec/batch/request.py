@@ -46,7 +46,8 @@ _OWN_NAMES = (*FIELDS, "system")
 # OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
 # Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
 _URLS = ("/v1/chat/completions", "/v1/completions")
-_READ = {"model", "messages", "prompt", "max_completion_tokens", *FIELDS, *THINKING}
+_PREDICTION = "prediction"
+_READ = {"model", "messages", "prompt", "max_completion_tokens", _PREDICTION, *FIELDS, *THINKING}
 _THINKING_TAKES = ("a text", "an object", "a whole number")
 # No answer depends on these.
 _IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
@@ -161,6 +162,7 @@ def line_request(line: Line, form: Form, seed: int, *, deterministic: bool = Fal
         deterministic=deterministic,
         rounds=False,
         gate=form.gate,
+        prediction=_prediction(body.get(_PREDICTION)),
         given=tuple(given),
     )
 
@@ -262,6 +264,14 @@ def _prompt(
         present = printable_line(", ".join(fields))[:80] or "nothing"
         raise UsageError(f"the line has no {name!r}, but {present}: --field names another field")
     return _text(fields[name], system, form, repr(name))
+
+
+def _prediction(value: Any) -> str:
+    """Return the text that an answer will be like, of OpenAI's form; empty without one."""
+    content = value.get("content") if isinstance(value, dict) else value
+    if isinstance(content, list) and all(isinstance(each, dict) for each in content):
+        content = "".join(str(each.get("text", "")) for each in content)
+    return "" if content is None or content == "" else checked_text(content, f"body.{_PREDICTION}")
 
 
 def _text(text: Any, system: str | None, form: Form, what: str) -> _Prompt:

@@ -274,12 +274,20 @@ class Assistant:
             if not any(each.request.id == number for each in self._waiting):
                 self._cancel_running(number)
 
-    def propose(self, number: int, at: int, behind: int, tokens: Sequence[int]) -> None:
+    def propose(
+        self,
+        number: int,
+        at: int,
+        behind: int,
+        tokens: Sequence[int],
+        sure: Sequence[int] = (),
+        more: bool = False,
+    ) -> None:
         """Give the reply of a request that is being answered a proposal, see `Proposals.add`; any thread may call it."""
         with self._lock:
             for job in self._running.values():
                 if job.request.id == number and job.proposals is not None:
-                    job.proposals.add(at, behind, tokens)
+                    job.proposals.add(at, behind, tokens, sure, more=more)
 
     def drop(self, number: int) -> None:
         """Forget a request, and what happened of it."""

@@ -11,6 +11,7 @@ from localspec.cli.options import (
     is_model,
     option_flags,
     own_option,
+    prediction_option,
     require_model,
     with_settings,
 )
@@ -41,6 +42,7 @@ from localspec.models.registry import load_registry
     help="Print lines, no screens: for screen readers, pipes and dumb terminals.",
 )
 @flags(system=SystemFlags, docs=DocsFlags, tools=ToolFlags)
+@prediction_option
 @gate_option
 @own_option
 @click.option("-q", "--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
@@ -52,6 +54,7 @@ def chat(
     docs: DocsFlags,
     tools: ToolFlags,
     go_on: str | None,
+    prediction: str | None,
     plain: bool,
     quiet: bool,
 ) -> int:
@@ -73,4 +76,6 @@ def chat(
             raise UsageError(f"{word!r} and an option both name a model: give one of them")
         known = settings.can.local_files
         settings = settings.with_model(require_model(word) if known else word)
-    return start_chat(settings, system, docs, tools, go_on=go_on, plain=plain, quiet=quiet)
+    return start_chat(
+        settings, system, docs, tools, go_on=go_on, prediction=prediction, plain=plain, quiet=quiet
+    )

@@ -48,6 +48,7 @@ def start_chat(
     tools: ToolFlags,
     *,
     go_on: str | None = None,
+    prediction: str | None = None,
     plain: bool = False,
     quiet: bool = False,
 ) -> int:
@@ -58,7 +59,7 @@ def start_chat(
     if not settings.named_model and go_on is None:  # a conversation has its own
         settings, default = with_model(settings, quiet=quiet)
     with _waiting_keys() if screens else nullcontext() as modes, _stopped_early():
-        session = _session(settings, system, docs, tools, preferences)
+        session = _session(settings, system, docs, tools, preferences, prediction)
         if default:
             notice(default)
         if go_on is not None:
@@ -93,6 +94,7 @@ def _session(
     docs: DocsFlags,
     tools: ToolFlags,
     preferences: Preferences,
+    prediction: str | None,
 ) -> Session:
     launch, options = settings.launch, settings.reply
     saved = SavedConversation(
@@ -109,6 +111,7 @@ def _session(
         tools.runner(docs, offline=launch.offline),
         docs.open(),
         settings.gate,
+        prediction,
     )
 
 

@@ -222,6 +222,11 @@ gate_option = click.option(
 _RULES_HELP = (
     "TOML file of rules: what the model may call, how often and in what order. See docs/tools.md."
 )
+prediction_option = click.option(
+    "--prediction",
+    metavar="FILE",
+    help="Text file that the answer will be like, such as the one to edit: drafts are looked up in it. The model does not read it.",
+)
 own_option = click.option(
     "--own",
     is_flag=True,

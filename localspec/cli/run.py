@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,7 @@ from localspec.cli.options import (
     is_typed,
     option_flags,
     own_option,
+    prediction_option,
     switch,
     with_settings,
     workload_option,
@@ -63,6 +65,7 @@ from localspec.errors import ContextOverflow, EngineGone, Interrupted, Localspec
 from localspec.launch.engine import open_engine
 from localspec.messages import Message
 from localspec.models.requested import name_of, with_names
+from localspec.session.attachments import read_prediction
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
@@ -118,6 +121,7 @@ def _starts_chat(answer: Callable[..., int]) -> Callable[..., int]:
         tools: ToolFlags,
         output: OutputFlags,
         go_on: str | None,
+        prediction: str | None,
         workload: str | None,
     ) -> int:
         _check(system, question, docs, tools, output, continues=go_on is not None)
@@ -132,10 +136,9 @@ def _starts_chat(answer: Callable[..., int]) -> Callable[..., int]:
             from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - history and screens of it
 
             number = None if conversation is None else str(conversation.id)
-            return start_chat(settings, system, docs, tools, go_on=number)
-        return answer(
-            prompt, settings, system, question, docs, tools, output, conversation, workload
-        )
+            return start_chat(settings, system, docs, tools, go_on=number, prediction=prediction)
+        flags_ = system, question, docs, tools, output
+        return answer(prompt, settings, *flags_, conversation, prediction, workload)
 
     return call
 
@@ -147,6 +150,7 @@ def _starts_chat(answer: Callable[..., int]) -> Callable[..., int]:
     system=SystemFlags, question=QuestionFlags, docs=DocsFlags, tools=ToolFlags, output=OutputFlags
 )
 @continue_option
+@prediction_option
 @gate_option
 @own_option
 @workload_option
@@ -161,6 +165,7 @@ def run(
     tools: ToolFlags,
     output: OutputFlags,
     conversation: "StoredConversation | None",
+    prediction: str | None,
     workload: str | None,
 ) -> int:
     """Answer PROMPT with MODEL, or with your default model.
@@ -203,6 +208,7 @@ def run(
         raw=None if message else text,
         ephemeral=(saved is None or output.keep is False) and not tools.wanted,
         gate=settings.gate,
+        prediction=read_prediction(prediction, Path.cwd()),
     )
     if saved is not None and output.keep is False:  # it was only read
         saved.history.close()

@@ -1,8 +1,9 @@
 """Policy: which drafter, and how far, round by round. Nothing here can change the text, only the speed."""
 
+from bisect import bisect
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import inf
 from typing import Protocol
@@ -113,7 +114,7 @@ class Budget:
             self._peaks.popleft()
 
 
-class _Ledger:
+class Ledger:
     """What the drafts of one drafter earned, and when it is tried again after they did not pay.
 
     Args:
@@ -181,7 +182,7 @@ class AdaptivePolicy:
     def __post_init__(self) -> None:
         self._costs = RunningCosts(self.target)
         self._ledgers = {
-            each.name: _Ledger(min(_EXPECTED, self.best_yield)) for each in self.drafters
+            each.name: Ledger(min(_EXPECTED, self.best_yield)) for each in self.drafters
         }
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0
@@ -232,13 +233,21 @@ class AdaptivePolicy:
         self, drafter: Drafter, forecast: DraftForecast, verify_s: list[float], affordable_s: float
     ) -> Plan:
         """Return how far to draft where that takes no pass; what has to be waited for, only where nobody else would wait, too."""
-        start_s, seconds = forecast.start_s, verify_s
-        if start_s:
-            if self._shares or start_s > _MOST_WAIT * verify_s[0]:
-                return PLAIN
-            seconds = [verify_s[0], *(each + start_s for each in verify_s[1:])]
-        length, rate = best_length(forecast.chances, seconds, affordable_s + start_s)
-        return Plan(drafter, length, rate, forecast) if rate * seconds[0] > _WORTH_A_TRY else PLAIN
+        seconds = verify_s
+        if forecast.late_s:
+            most_s = 0.0 if self._shares else _MOST_WAIT * verify_s[0]
+            most = bisect(forecast.late_s, most_s)
+            pairs = zip(verify_s[1:], forecast.late_s[:most], strict=False)
+            seconds = [verify_s[0], *(pass_s + late_s for pass_s, late_s in pairs)]
+        length, rate = best_length(forecast.chances, seconds, affordable_s)
+        if rate * seconds[0] <= _WORTH_A_TRY:
+            return PLAIN
+        if not (forecast.late_s and forecast.late_s[length - 1]):
+            return Plan(drafter, length, rate, forecast)
+        # What comes meanwhile may be more than that, or less.
+        most = max(n for n, pass_s in enumerate(verify_s) if pass_s <= affordable_s)
+        forecast = replace(forecast, late_s=forecast.late_s[:length])
+        return Plan(drafter, most, rate, forecast, verify_s[: most + 1])
 
     def _growing(
         self, drafter: Drafter, forecast: DraftForecast, verify_s: list[float], affordable_s: float
@@ -266,16 +275,15 @@ class AdaptivePolicy:
             each.pause -= confirmed
             if done.accepted and each is not ledger and each.rounds:
                 each.gained = min(each.gained, 0.0)
-        waited = forecast is not None and forecast.start_s and not forecast.step_s
+        waited = forecast is not None and bool(forecast.late_s)
         if ledger is None or forecast is None or not (done.drafted or draft.passes or waited):
             self._since_plain = -confirmed
             self._sample_s += (spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
             verify_s, shares = self._verified_s, self._shares
             plain_s = self._verify_s(0)[0] if self._again else verify_s[0]
-            expected_s = (
-                verify_s[done.width - 1] + forecast.start_s + draft.passes * forecast.step_s
-            )
+            start_s = spent.draft_s if waited else forecast.start_s
+            expected_s = verify_s[done.width - 1] + start_s + draft.passes * forecast.step_s
             took_s = expected_s if shares else spent.round_s + self._costs.return_s
             steps = min(max(took_s, expected_s / _DISTURBED), expected_s * _DISTURBED) / plain_s
             ledger.gained += confirmed - steps

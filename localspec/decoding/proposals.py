@@ -6,6 +6,8 @@ import zlib
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 
 LONGEST = 64
 """Tokens that are kept of what is proposed."""
@@ -29,32 +31,52 @@ class Proposals:
 
     Attributes:
         chain: tokens that are proposed to follow the text as it is.
-        late_s: seconds from a text to the first proposal that stood behind it, of late; None before any.
+        sure: how sure of each the client says it is, in percent; -1 where it does not say.
+        grows: whether the client says that it drafts more behind the chain.
+        is_idle: whether it said that it drafts nothing now.
     """
 
     def __init__(self, n_vocab: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._n_vocab, self._clock = n_vocab, clock
         self._added = threading.Condition()
-        self._inbox: deque[tuple[int, int, tuple[int, ...], float]] = deque(maxlen=_WAITING)
+        self._inbox: deque[_Proposal] = deque(maxlen=_WAITING)
         self.chain: list[int] = []
-        self.late_s: float | None = None
+        self.sure: list[int] = []
+        self.grows = self.is_idle = False
+        # Of late: from a text to what first stood behind it, and from a token to the next.
+        self._late_s: float | None = None
+        self._step_s = self._came_s = 0.0
         self.begin(())
 
-    def add(self, at: int, behind: int, tokens: Sequence[int]) -> None:
+    def add(
+        self,
+        at: int,
+        behind: int,
+        tokens: Sequence[int],
+        sure: Sequence[int] = (),
+        *,
+        more: bool = False,
+    ) -> None:
         """Take a proposal, whatever it is.
 
         Args:
             at: how many tokens of the text, prompt included, stand before it.
             behind: the `checksum` of these.
-            tokens: ids.
+            tokens: ids; none says that nothing comes for this text.
+            sure: as `sure`, as many as the tokens, or none.
+            more: as `grows`.
         """
+        count = min(len(tokens), LONGEST)
+        known = [min(max(each, 0), 100) for each in sure[:count]]
+        known += [-1] * (count - len(known))
         with self._added:
-            self._inbox.append((at, behind, tuple(tokens[:LONGEST]), self._clock()))
+            made = _Proposal(at, behind, tuple(tokens[:count]), known, self._clock(), more)
+            self._inbox.append(made)
             self._added.notify()
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Follow another text from here on."""
-        self.chain.clear()
+        self._clear()
         self._last = deque(tokens[-_REMEMBERED:], _REMEMBERED)
         self._at, self._sum = len(tokens), checksum(tokens)
         self._sums = deque([self._sum], _REMEMBERED)  # the last is of the whole text
@@ -64,47 +86,87 @@ class Proposals:
         """Take in the next token of the text; return whether it was proposed, None where nothing was."""
         right = self.chain[0] == token if self.chain else None
         if right:
-            del self.chain[0]
+            del self.chain[0], self.sure[0]
         else:
-            self.chain.clear()
+            self._clear()
         self._last.append(token)
         self._at, self._sum = self._at + 1, checksum((token,), self._sum)
         self._sums.append(self._sum)
         self._since_s, self._is_new = self._clock(), not self.chain
         return right
 
-    @property
-    def waited_s(self) -> float:
-        """Seconds since the text became what it is."""
-        return self._clock() - self._since_s
+    def _clear(self) -> None:
+        self.chain.clear()
+        self.sure.clear()
+        self.grows = False
 
     def take(self) -> list[int]:
         """Return the chain, with what came meanwhile; what stands behind anything but the text is dropped."""
         while self._inbox:
-            at, behind, tokens, when_s = self._inbox.popleft()
-            ahead = at - self._at
-            if not tokens or not all(0 <= each < self._n_vocab for each in tokens):
-                continue
-            if ahead > 0:  # it goes on from the chain
-                known = self.chain[:ahead]
-                if len(known) == ahead and checksum(known, self._sum) == behind:
-                    self.chain = [*known, *tokens][:LONGEST]
-            elif -ahead < len(self._sums) and self._sums[ahead - 1] == behind:
-                gone, last = -ahead, list(self._last)
-                rest = list(tokens[gone:])
-                if [*tokens[:gone]] == last[len(last) - gone :] and self.chain[: len(rest)] != rest:
-                    self.chain = rest
-            if self.chain and self._is_new:
-                self._is_new = False
-                late_s = max(0.0, when_s - self._since_s)
-                before_s = late_s if self.late_s is None else self.late_s
-                self.late_s = before_s + (late_s - before_s) / 4
+            each = self._inbox.popleft()
+            if all(0 <= token < self._n_vocab for token in each.tokens):
+                self._take(each)
         return self.chain
 
-    def wait(self, most_s: float) -> None:
-        """Wait until something stands behind the text, for so long at most."""
+    def _take(self, each: "_Proposal") -> None:
+        ahead, count = each.at - self._at, len(self.chain)
+        if ahead > 0:  # it goes on from the chain
+            known = self.chain[:ahead]
+            if len(known) < ahead or checksum(known, self._sum) != each.behind:
+                return
+            self.chain = [*known, *each.tokens][:LONGEST]
+            self.sure = [*self.sure[:ahead], *each.sure][:LONGEST]
+            if each.tokens and self.grows:
+                step_s = (each.when_s - self._came_s) / len(each.tokens)
+                self._step_s += (max(0.0, step_s) - self._step_s) / 4
+        elif -ahead < len(self._sums) and self._sums[ahead - 1] == each.behind:
+            gone, last = -ahead, list(self._last)
+            rest = [*each.tokens[gone:]]
+            if [*each.tokens[:gone]] != last[len(last) - gone :][: len(each.tokens)]:
+                return
+            if self.chain[: len(rest)] != rest:
+                self.chain, self.sure = rest, each.sure[gone:]
+        else:
+            return
+        self.is_idle, self.grows = not each.tokens, each.more
+        if len(self.chain) != count:
+            self._came_s = each.when_s
+        if self.chain and self._is_new:
+            self._is_new = False
+            late_s = max(0.0, each.when_s - self._since_s)
+            before_s = late_s if self._late_s is None else self._late_s
+            self._late_s = before_s + (late_s - before_s) / 4
+
+    def due_s(self, count: int) -> float:
+        """Return in how many seconds so many tokens are expected to stand behind the text; infinity where they are not."""
+        missing = count - len(self.chain)
+        if missing <= 0:
+            return 0.0
+        now_s = self._clock()
+        if self.chain:
+            return max(0.0, self._came_s + missing * self._step_s - now_s) if self.grows else inf
+        if self.is_idle or self._late_s is None:
+            return inf
+        return max(0.0, self._since_s + self._late_s - now_s) + (missing - 1) * self._step_s
+
+    def wait(self, most_s: float, count: int = 1) -> None:
+        """Wait until so many tokens stand behind the text, for so long at most, and while they are expected."""
         end_s = self._clock() + most_s
-        while not self.take() and (left_s := end_s - self._clock()) > 0:
+        while len(self.take()) < count and self.due_s(count) < inf:
+            if (left_s := end_s - self._clock()) <= 0:
+                return
             with self._added:
                 if not self._inbox:
                     self._added.wait(left_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """A proposal as it came; see `Proposals.add`."""
+
+    at: int
+    behind: int
+    tokens: tuple[int, ...]
+    sure: list[int]
+    when_s: float
+    more: bool

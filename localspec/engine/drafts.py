@@ -39,11 +39,15 @@ class Confirmed(msgspec.Struct, frozen=True):
         at: how many tokens of the text, prompt included, stand before these.
         tokens: that are certain.
         verified: how many of the client's proposals were looked at for them.
+        waited: seconds that the round waited for proposals.
+        width: tokens that its pass had; 0 where these are of several rounds.
     """
 
     at: int
     tokens: tuple[int, ...]
     verified: int = 0
+    waited: float = 0.0
+    width: int = 0
 
 
 class DraftProposal(msgspec.Struct, frozen=True):
@@ -52,12 +56,16 @@ class DraftProposal(msgspec.Struct, frozen=True):
     Args:
         at: how many tokens stand before these: what is confirmed, and perhaps earlier proposals behind it.
         behind: the `checksum` of these.
-        tokens: that may follow.
+        tokens: that may follow; none says that nothing comes for this text.
+        sure: how sure the client is of each, in percent; empty where it does not know.
+        more: whether it is drafting further ones behind these.
     """
 
     at: int
     behind: int
     tokens: tuple[int, ...]
+    sure: tuple[int, ...] = ()
+    more: bool = False
 
 
 def encoded(message: DraftOpening | Confirmed | DraftProposal) -> str:

@@ -211,8 +211,7 @@ class RequestRunner:
 
     def propose(self, command: Propose) -> None:
         """Give an answer under way what its client proposes; any thread may call it."""
-        proposal = command.proposal
-        self._assistant.propose(command.id, proposal.at, proposal.behind, proposal.tokens)
+        self._assistant.propose(command.id, *msgspec.structs.astuple(command.proposal))
 
     def _take(self, number: int, event: Event | RequestFailed) -> None:
         """Send what happened of a request; raises ModelChanged."""

@@ -89,12 +89,13 @@ class TokenMap:
     Attributes:
         alone: by id of the draft model's, the target's tokens that it stands for; none where there are none.
         bos: what a text begins with for the draft model.
+        eog: ids of the target that end a generation.
         n_vocab: ids of the target.
     """
 
     def __init__(self, target: TokenSet, draft_model: TokenSet) -> None:
         self._target, self._draft_model = _Side(target), _Side(draft_model)
-        self.n_vocab = target.n_vocab
+        self.n_vocab, self.eog = target.n_vocab, target.eog
         self.alone = self._spellings(target, draft_model)
         self.bos: tuple[int, ...] = ()
         self._controls = self._control_ids(target, draft_model)

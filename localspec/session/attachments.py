@@ -224,6 +224,18 @@ def read_attachment(name: str, folder: Path) -> Attachment:
     raise UsageError(f"there is no file {name}: check the path")
 
 
+def read_prediction(name: str | None, folder: Path) -> str:
+    """Return the text of the file that a prediction's name means; nothing without one.
+
+    Raises:
+        UsageError: there is none, or it is no text.
+    """
+    part = None if name is None else read_attachment(name, folder)
+    if part is None or isinstance(part, DocumentPart):
+        return "" if part is None else part.text
+    raise UsageError(f"--prediction {name} is no text: give the file that the answer will be like")
+
+
 def file_size(size_bytes: int) -> str:
     """Return the size of a small file as people read it."""
     if size_bytes < 1000:

@@ -22,6 +22,7 @@ from localspec.engine.remote_engine import RemoteEngine
 from localspec.errors import ContextOverflow, EngineGone, LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.session.attachments import read_prediction
 from localspec.session.compaction import NEARLY_FULL, is_request, options_for
 from localspec.session.conversation import (
     SavedConversation,
@@ -66,6 +67,7 @@ class Session:
         work: carries out calls; None when the models may call nothing.
         docs: the index that questions are answered from.
         gate: what is masked in answers, see `Request`.
+        prediction: the file that answers will be like, as it is when each begins; None without one.
 
     Attributes:
         notify: prints what the user should know, as long as its second argument returns a true value.
@@ -91,6 +93,7 @@ class Session:
         work: "CallRunner | None" = None,
         docs: Docs | None = None,
         gate: str = "",
+        prediction: str | None = None,
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
         engine.watch = self._watch
@@ -109,7 +112,7 @@ class Session:
         self.exchange: Exchange | None = None
         self.gains: list[Gain] = []
         self.waiting: list[str] = []
-        self._gate, self._own = gate, own
+        self._gate, self._own, self._prediction = gate, own, prediction
         self._answers = False
         self._counted = 0
         self._counting: Sequence[Message] = ()
@@ -488,7 +491,8 @@ class Session:
         self._saver.reset()
 
     def _request_of(self, turns: Sequence[Message], options: ReplyOptions, **more: Any) -> Request:
-        return Request(0, tuple(turns), options, gate=self._gate, **more)
+        prediction = read_prediction(self._prediction, self.folder)
+        return Request(0, tuple(turns), options, gate=self._gate, prediction=prediction, **more)
 
     def _message(self, number: int) -> StoredMessage:
         return next(each for each in self.talk.messages if each.id == number)

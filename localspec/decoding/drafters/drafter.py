@@ -20,12 +20,14 @@ class DraftForecast:
             token, and ends where the next is not worth its pass.
         start_s: seconds before the first token.
         in_one_pass: whether one such pass gives the whole draft, however long.
+        late_s: where tokens come from outside, in how many seconds so many of them will be there; empty where all are.
     """
 
     chances: Sequence[float]
     step_s: float = 0.0
     start_s: float = 0.0
     in_one_pass: bool = False
+    late_s: Sequence[float] = ()
 
     def passes(self, length: int) -> int:
         """Return how many passes a draft of so many tokens takes."""

@@ -51,7 +51,7 @@ def body_of(
     Raises:
         UsageError: something cannot be had from such a server.
     """
-    _refuse(request)
+    _refuse(request, kind)
     options = request.options
     body: dict[str, Any] = {
         "model": model,
@@ -82,14 +82,15 @@ def body_of(
     return body | _form(request, kind)
 
 
-def _refuse(request: Request) -> None:
-    """Raise UsageError for what no server gives."""
+def _refuse(request: Request, kind: str) -> None:
+    """Raise UsageError for what no server gives; a prediction is looked up here, for a localspec."""
     for is_wanted, name in (
         (request.draft is not None, "draft"),
         (request.infill is not None, "infill"),
         (request.logprobs is not None, "logprobs"),
         (request.echo, "echo"),
         (isinstance(request.raw, tuple), "a prompt of token ids"),
+        (bool(request.prediction) and kind != LOCALSPEC, "a prediction"),
         (request.options.min_tokens > 0, "min_tokens"),
         (request.options.ignore_eos, "ignore_eos"),
         (request.options.stop_loops, "stop_loops"),

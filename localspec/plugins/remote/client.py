@@ -274,7 +274,7 @@ class Client:
         names = [each.name for each in request.tools if request.call_policy.offers(each.name)]
         offer = request.call_policy.offer(names, calls_made(request.messages))
         body = body_of(request, self._kind, self.model, offer, {*self._given, *request.given})
-        body |= self._proposed()
+        body |= await self._proposed(request.prediction)
         path = "/chat/completions" if request.raw is None else "/completions"
         tokens = self._estimate(request.messages, request.tools, str(request.raw or ""))
         reply = RemoteReply(request, offer, tokens, self._n_ctx)
@@ -305,12 +305,13 @@ class Client:
         assert isinstance(done, Finished)  # noqa: S101 - it always is
         emit([*last, msgspec.structs.replace(done, id=request.id, dropped_turns=dropped)])
 
-    def _proposed(self) -> dict[str, Any]:
-        """Begin to draft for an answer, and return what its body says of that."""
+    async def _proposed(self, prediction: str) -> dict[str, Any]:
+        """Begin to draft for an answer, and return what its body says of that; a prediction stays here."""
         if self._drafts is None:
             return {}
+        ids = await asyncio.to_thread(self._drafts.ids, prediction) if prediction else ()
         name = secrets.token_hex(16)
-        self._drafts.begin(name)
+        self._drafts.begin(name, ids)
         return {"localspec": {"drafts": name}}
 
     async def count(self, question: Count) -> Counted:

@@ -2,6 +2,7 @@
 
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,15 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.model import _CHANCES
+from localspec.engine.drafts import Confirmed, DraftOpening, encoded
 from localspec.engine.protocol import Loading, Measuring
 from localspec.errors import UsageError
-from localspec.options import LaunchOptions
-from localspec.plugins.remote import drafting
+from localspec.options import LaunchOptions, SamplingParams
+from localspec.plugins.remote import drafting, vocabulary
 from localspec.plugins.remote.drafting import LocalDrafts, local_drafts
-from tests.engine.scripted import END, N_VOCAB, NEVER, ScriptedModel, script_of
+from localspec.plugins.remote.vocabulary import ServerVocabulary
+from tests.engine.scripted import END, N_VOCAB, NEVER, TOKENIZER, ScriptedModel, script_of
 from tests.plugins.serve.serving import Served, served
 from tests.plugins.serve.test_drafts import ANSWER, SCRIPT, text_of
 from tests.waiting import until
@@ -91,10 +95,65 @@ def test_without_a_model_the_text_is_looked_up(server: Served) -> None:
     assert accepted(server, drafts, len(ANSWER) / 4)
 
 
+def test_a_prediction_is_looked_up_here_and_not_sent(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafts = LocalDrafts(f"{server.url}/v1", {}, None, 0, ahead=True, vocabulary=TOKENS)
+    ids = drafts.ids(ANSWER)
+    begin = drafts.begin
+    monkeypatch.setattr(drafts, "begin", lambda name: begin(name, ids))
+    # It says the same three times, so that it could copy two thirds from itself.
+    assert accepted(server, drafts, 0.8 * len(ids))
+    assert ANSWER not in str(server.request)
+    nobody = LocalDrafts(f"{server.url}/v1", {}, None, 0, ahead=True, vocabulary=NOBODY)
+    with pytest.raises(UsageError, match="no model here has the server's vocabulary"):
+        nobody.ids(ANSWER)
+
+
+def test_a_right_token_of_a_round_of_one_counts_as_right() -> None:
+    """A server that did not wait for it confirms it alone."""
+    prompt = [2, *TOKENIZER.tokenize("user\ncount", add_special=False, parse_special=False)]
+    prompt += [3, 110, 2, 13, 110]
+    answer = TOKENIZER.tokenize(ANSWER, add_special=False, parse_special=False)[:60]
+
+    def tell(link: ServerConnection) -> None:
+        opening = DraftOpening(tuple(prompt), 1, SamplingParams(temperature=0), (0.01, 0.011))
+        link.send(encoded(opening))
+        for at, token in enumerate(answer):
+            link.send(encoded(Confirmed(len(prompt) + at, (token,), width=1)))
+            time.sleep(0.01)
+        link.close()
+
+    with serve(tell, "127.0.0.1", 0) as fake:
+        threading.Thread(target=fake.serve_forever, daemon=True).start()
+        port = fake.socket.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/v1"
+        drafts = LocalDrafts(url, {}, runtime(SCRIPT), N_VOCAB, ahead=False)
+        drafts.begin("x")
+        assert until(lambda: not drafts._free.locked())
+    assert drafts._kept is not None
+    assert drafts._kept.model is not None
+    assert drafts._kept.model._by_gap.chance(4) > _CHANCES[4]
+
+
 def test_a_server_that_takes_no_drafts_costs_nothing(server: Served) -> None:
     drafts = LocalDrafts("http://127.0.0.1:9/v1", {}, None, 0, ahead=True)
     drafts.begin("nobody")
     assert until(lambda: not drafts._free.locked())
+
+
+class Tokens(ServerVocabulary):
+    """The script's own; `here` is whether a file has it."""
+
+    here = True
+
+    def ids(self, text: str) -> tuple[int, ...] | None:
+        ids = TOKENIZER.tokenize(text, add_special=False, parse_special=False)
+        return tuple(ids) if self.here else None
+
+
+TOKENS, NOBODY = Tokens("toy"), Tokens("toy")
+NOBODY.here = False
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, own: str | None, **options: Any) -> tuple[Any, str]:
@@ -151,7 +210,7 @@ def test_what_cannot_draft_says_why_before_it_is_loaded(
     ],
 )
 def test_a_server_that_says_nonsense_gets_no_drafts(frames: list[str]) -> None:
-    """Nor is anything of it given to the draft model that it could not take."""
+    """Nor is anything of it given to the draft model, but for a prompt that it can take."""
 
     def tell(link: ServerConnection) -> None:
         for each in frames:
@@ -165,4 +224,31 @@ def test_a_server_that_says_nonsense_gets_no_drafts(frames: list[str]) -> None:
         drafts = LocalDrafts(f"http://127.0.0.1:{port}/v1", {}, small, N_VOCAB, ahead=True)
         drafts.begin("x")
         assert until(lambda: not drafts._free.locked())
-    assert small.assistant.models.targets.views[0].n_cached == 0
+    assert small.assistant.models.targets.views[0].cells in ([], [1])
+
+
+@pytest.mark.parametrize(
+    ("mark", "percent", "end"),
+    [
+        ("other-9", 0, ", and no model that is here has that"),
+        ("abc-100", 12.34, ", and 12.3 % of its tokens are the same"),
+    ],
+)
+def test_across_vocabularies_a_named_model_says_why_not(
+    monkeypatch: pytest.MonkeyPatch, mark: str, percent: float, end: str
+) -> None:
+    """The server's own is read from a file that has it."""
+    marks = {"x.gguf": "def-100", "y.gguf": mark}
+    monkeypatch.setattr(vocabulary, "inventory", lambda *_: [SimpleNamespace(path=Path("y.gguf"))])
+    for module in (drafting, vocabulary):
+        monkeypatch.setattr(
+            module, "read_model", lambda path: SimpleNamespace(tokenizer=marks[path.name])
+        )
+        monkeypatch.setattr(module, "vocabulary_of", lambda tokenizer: tokenizer)
+    monkeypatch.setattr(vocabulary, "percent_across", lambda *_: percent)
+    monkeypatch.setattr(drafting, "_file", lambda _name: Path("x.gguf"))
+    launch = LaunchOptions(server="http://big:8080", draft_model="other")
+    address = "http://big:8080/v1", dict[str, str]()
+    with pytest.raises(UsageError) as caught:
+        local_drafts(launch, "big", "abc-100", address, lambda _notice: None, ahead=True)
+    assert str(caught.value).endswith(f"another vocabulary than big there{end}")

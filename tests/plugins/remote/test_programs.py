@@ -367,3 +367,25 @@ def test_a_line_fails_and_the_next_is_asked_where_a_server_stays_busy(
             first, second = ParallelRequests(engine).outcomes(requests, lambda: False)
     assert "many" in str(first.error)
     assert second.reply is not None
+
+
+def test_a_prediction_is_for_a_server_that_drafts_and_does_not_go_there(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text("NEVER_SENT = 1\n")
+    with double(FINE) as server:
+        done = run(server, "-q", "--prediction", str(file), "Hello")
+        assert_one_complaint(done, 2, "a prediction cannot be had from a server")
+        done = run(server, "-q", "--prediction", str(tmp_path / "none.py"), "Hello")
+        assert_one_complaint(done, 2, "there is no file")
+    own = {"data": [{"id": "m", "owned_by": "localspec", "meta": {"vocabulary": "ab-9"}}]}
+    with double(FINE, v1_models=said(own)) as server:
+        done = run(server, "-q", "--prediction", str(file), "Hello")
+        assert_one_complaint(done, 2, "no model here has the server's vocabulary")
+        assert run(server, "--draft", "off", "--prediction", str(file), "Hello").code == 0
+        body = {"messages": [{"role": "user", "content": "Hello"}]}
+        predicted = {"prediction": {"type": "content", "content": "NEVER_SENT"}}
+        line = {"custom_id": "a", "body": {**body, **predicted}}
+        (tmp_path / "in.jsonl").write_text(json.dumps(line))
+        words_ = "batch", "in.jsonl", "-o", "out.jsonl", "--server", server.url, "--draft", "off"
+        succeed(*words_, cwd=tmp_path)
+        assert "NEVER_SENT" not in str(server.asked)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -59,7 +60,7 @@ class Hostile(Proposals):
         self.text.append(token)
         return super().follow(token)
 
-    def wait(self, most_s: float) -> None:
+    def wait(self, most_s: float, count: int = 1) -> None:
         self.take()  # nobody lets a test wait
 
     def take(self) -> list[int]:
@@ -85,8 +86,9 @@ class Hostile(Proposals):
                 case 6:  # of another conversation
                     behind = checksum([*text[1:], 0])
             self.late.append((at, behind, tokens))
+            sure = random.choices(range(-5, 200), k=random.randrange(9))
             for _ in range(random.choice((1, 1, 2))):
-                self.add(at, behind, tokens)
+                self.add(at, behind, tokens, sure, more=random.random() < 0.3)
         return super().take()
 
 
@@ -138,6 +140,34 @@ def test_what_stands_behind_the_text_is_taken_as_far_as_it_is_right() -> None:
     assert proposals.follow(6) is None
     proposals.add(6, checksum([1, 2, 3, 4, 5, 6]), [7] * 1000)
     assert proposals.take() == [7] * LONGEST
+
+
+def test_what_grows_is_expected_at_its_pace_and_what_ended_is_not() -> None:
+    now = [0.0]
+    proposals = Proposals(100, lambda: now[0])
+    text = [1, 2, 3]
+    proposals.begin(text)
+    assert proposals.due_s(1) == inf  # nothing came yet
+    for at, token in enumerate((4, 5, 6)):
+        now[0] += 0.4
+        proposals.add(3 + at, checksum([*text, 4, 5][: 3 + at]), [token], [50 + at], more=True)
+    assert proposals.take() == [4, 5, 6]
+    assert proposals.sure == [50, 51, 52]
+    assert proposals.due_s(3) == 0
+    assert 0 < proposals.due_s(4) < proposals.due_s(5) < inf
+    assert proposals.follow(4)
+    assert proposals.sure == [51, 52]
+    proposals.add(6, checksum([*text, 4, 5, 6]), [7])
+    assert proposals.take() == [5, 6, 7]
+    assert proposals.sure == [51, 52, -1]
+    assert proposals.due_s(3) == 0
+    assert proposals.due_s(4) == inf
+    assert not proposals.follow(9)
+    assert 0 < proposals.due_s(1) < inf  # as long as the first took
+    proposals.add(5, checksum([*text, 4, 9]), [])
+    assert proposals.take() == []
+    assert proposals.due_s(1) == inf
+    proposals.wait(60)  # for nothing: at once
 
 
 @pytest.mark.parametrize(

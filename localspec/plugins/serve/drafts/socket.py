@@ -13,6 +13,7 @@ from localspec.api import ReplyOptions, Request, RoundDone
 from localspec.chat.events import Started, StreamEvent
 from localspec.engine.drafts import Confirmed, DraftOpening, DraftProposal, decoded, encoded
 from localspec.plugins.serve.backend import Backend
+from localspec.plugins.serve.drafts import DRAFTER
 from localspec.plugins.serve.http import OWNER
 
 _COMES_WITHIN_S = 10.0
@@ -147,9 +148,16 @@ async def _tell(socket: WebSocket, answer: DraftedAnswer, turns: asyncio.Event) 
         if not new:
             break
         tokens = tuple(token for each in new for token in each.confirmed)
-        verified = sum(each.drafted for each in new if each.draft.drafter == "client")
+        of_client = [each for each in new if each.draft.drafter == DRAFTER.name]
+        confirmed = Confirmed(
+            at,
+            tokens,
+            sum(each.drafted for each in of_client),
+            round(sum(each.spent.draft_s for each in of_client), 4),
+            new[0].width if len(new) == 1 else 0,
+        )
         turns.set()
-        await socket.send_text(encoded(Confirmed(at, tokens, verified)))
+        await socket.send_text(encoded(confirmed))
         at += len(tokens)
     await socket.close()
 
@@ -165,5 +173,5 @@ async def _listen(socket: WebSocket, answer: DraftedAnswer, turns: asyncio.Event
             left = _FRAMES
         left -= 1
         proposal = decoded(message.get("text") or message.get("bytes") or b"", DraftProposal)
-        if proposal is not None and proposal.tokens:
+        if proposal is not None:
             answer.propose(proposal)
