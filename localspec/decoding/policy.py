@@ -114,7 +114,7 @@ class Budget:
             self._peaks.popleft()
 
 
-class Ledger:
+class DraftLedger:
     """What the drafts of one drafter earned, and when it is tried again after they did not pay.
 
     Args:
@@ -182,7 +182,7 @@ class AdaptivePolicy:
     def __post_init__(self) -> None:
         self._costs = RunningCosts(self.target)
         self._ledgers = {
-            each.name: Ledger(min(_EXPECTED, self.best_yield)) for each in self.drafters
+            each.name: DraftLedger(min(_EXPECTED, self.best_yield)) for each in self.drafters
         }
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0

@@ -23,7 +23,7 @@ from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.model import Logits, Pass
-from localspec.decoding.policy import LONGEST_DRAFT, Ledger
+from localspec.decoding.policy import LONGEST_DRAFT, DraftLedger
 from localspec.decoding.proposals import checksum
 from localspec.decoding.round import Spent, Verdict
 from localspec.engine.drafts import Confirmed, DraftProposal, decoded, encoded
@@ -129,7 +129,7 @@ class Drafters:
 
     lookup: LookupDrafter
     model: ModelDrafter | None = None
-    ledger: Ledger = field(default_factory=lambda: Ledger(_EXPECTED))
+    ledger: DraftLedger = field(default_factory=lambda: DraftLedger(_EXPECTED))
 
 
 class AnswerDrafts:
