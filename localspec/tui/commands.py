@@ -151,7 +151,8 @@ async def run(front: Front, command: Command, argument: str) -> None:
         LocalspecError: it cannot be done; one line.
     """
     if front.session.busy and not command.while_busy:
-        raise StillAnswering(f"still answering: wait before /{command.name}, or press Esc to stop")
+        running = front.session.what_runs
+        raise StillAnswering(f"{running}: wait before /{command.name}, or press Esc to stop")
     await command.do(front, argument)
 
 

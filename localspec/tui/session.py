@@ -438,10 +438,15 @@ class Session:
         if not work.stopped:
             self._request(self.talk.messages[-1].id)
 
+    @property
+    def what_runs(self) -> str:
+        """What others wait for, where something is under way."""
+        return "the model still loads" if self.models.loading else "still answering"
+
     def require_rest(self) -> None:
         """Raise StillAnswering while an answer is under way."""
         if self.busy:
-            raise StillAnswering("still answering: Esc stops")
+            raise StillAnswering(f"{self.what_runs}: Esc stops")
 
     def is_reported(self, failure: LocalspecError) -> bool:
         """Return whether the user knows of a failure: the engine's own end is reported as it happens, and a server's is not."""

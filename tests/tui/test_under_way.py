@@ -124,7 +124,7 @@ async def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(ch
 async def test_news_goes_when_it_holds_no_more(chat: Chat) -> None:
     await chat.begin("one?")
     chat.see(lacks="Assistant")
-    await chat.run("/new", shows="still answering: wait before /new, or press Esc")
+    await chat.run("/new", shows="the model still loads: wait before /new, or press Esc")
     chat.let("go on")
     await chat.until_rest()
     await chat.until_text(lacks="wait before")
