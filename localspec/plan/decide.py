@@ -204,8 +204,9 @@ def _decided(facts: Facts, wish: Wish) -> LoadPlan:
     if left_out is not None:
         fit = target_alone.fit(facts.free) if plan.fit else None
         fitted = replace(alone, left_out=left_out).fitted(target_alone, fit)
+    # Heads follow the rows of every pass, and pictures are evaluated by the context that has their encoder.
     if fitted.heads is not None or fitted.encoder.path is not None or fitted.exact:
-        return fitted  # heads follow the rows of every pass, and pictures need the context that has their encoder
+        return fitted
     from localspec.plan.reading import plain_beside  # noqa: PLC0415 - nobody else needs it
 
     on_gpu = bool(facts.free.gpus(fitted.options)) and fitted.options.gpu_layers != 0

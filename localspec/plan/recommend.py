@@ -6,7 +6,7 @@ takes little time beside that. What heads add is foreseen from what passes of se
 often the heads are right, as others published it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -196,19 +196,8 @@ def best(
         drafter: the model whose heads draft for it; None without any.
         with_mmproj: whether its mmproj file counts, too.
     """
-    is_known = target.is_known
-    proposals = _proposals(name, target, memories, drafter, with_mmproj) if is_known else ()
-    return min(proposals, key=lambda each: each.suits, default=None)
-
-
-def _proposals(
-    pair: str,
-    target: ModelEntry,
-    memories: Iterable[Memory],
-    drafter: ModelEntry | None,
-    with_mmproj: bool,
-) -> Iterator[Recommendation]:
-    for memory in memories:
+    found = []
+    for memory in memories if target.is_known else ():
         needed, speed = _needed(target, with_mmproj), _speed(target, memory)
         if needed > max(memory.most, AT_ALL) * memory.total_bytes:
             continue
@@ -217,7 +206,8 @@ def _proposals(
             suits = Suits.TIGHT
         elif speed is not None and speed < ENOUGH_PER_S:
             suits = Suits.SLOW
-        yield Recommendation(pair, memory, target, suits, drafter, with_mmproj)
+        found.append(Recommendation(name, memory, target, suits, drafter, with_mmproj))
+    return min(found, key=lambda each: each.suits, default=None)
 
 
 def needed_bytes(size_bytes: int) -> int:
