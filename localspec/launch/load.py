@@ -215,7 +215,7 @@ class _Loading:
             draft_model = self._model(plan.draft_model, own, plan.draft_lora)
         rule = self._reading_rule(target)
         settled = self._settled(target, draft_model, options, can_draft=can_draft)
-        count, exact = settled.count, settled.exact
+        count, exact = self.plan.parallel or 1, settled.exact
         if plan.parallel != 1:
             targets = sequences(options, count, settled.most_rows, sharing=not plan.exact)
             most_removed = targets.native.most_removed
@@ -230,7 +230,7 @@ class _Loading:
         if longest > 0 and self.plan.heads is not None:
             heads = self.plan.heads
             draft_models, costs = self._heads(heads, target, targets.views, options, costs)
-        elif draft_model is not None and settled.drafts:
+        elif draft_model is not None and self.plan.draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
             draft_models = self._draft_sequences(draft_model, small, count, longest)
         return self._assembled(targets, draft_models, costs, longest, count, observe)
@@ -281,8 +281,8 @@ class _Loading:
             plan, options, costs, exact, free, on_gpu=target.on_gpu, at_most=self.at_most
         )
         self.plan = settled.plan
-        self.notes += settled.notes
-        if draft_model is not None and not settled.drafts:
+        self.notes += settled.plan.notes[len(plan.notes) :]
+        if draft_model is not None and self.plan.draft_model is None:
             self._let_go(draft_model)
         return settled
 

@@ -29,20 +29,15 @@ class Settled:
     """What is made of the models.
 
     Args:
-        plan: what is left of it: no heads where passes are padded, whose rows they do not read.
-        count: sequences of the target.
+        plan: with as many sequences as there are, without a draft model that never pays beside so many, and without heads where
+            passes are padded, whose rows they do not read.
         costs: what passes take, as they are made.
         exact: how wide they may be; None where that is not limited.
-        drafts: whether the draft model is of use.
-        notes: for the user, a sentence each.
     """
 
     plan: LoadPlan
-    count: int
     costs: PairCosts | None
     exact: SafeWidths | None
-    drafts: bool
-    notes: tuple[str, ...] = ()
 
     @property
     def most_rows(self) -> int:
@@ -83,10 +78,11 @@ def settle(
     Raises:
         MemoryShort: there is no memory for so many sequences.
     """
-    count, notes, drafts = 1, tuple[str, ...](), plan.draft_model is not None
     if plan.parallel != 1:
         count, notes = _count(plan, options, costs, exact, free, at_most=at_most)
-        drafts = drafts and not is_idle(plan, costs, count)
+        plan = replace(plan, parallel=count, notes=(*plan.notes, *notes))
+        if plan.heads is None and is_idle(plan, costs, count):
+            plan = replace(plan, draft_model=None)
         if exact is not None and count > 1 and on_gpu:
             # There, padded passes were never measured with several.
             exact = replace(exact, fixed=0, most=0, price=0.0)
@@ -94,7 +90,7 @@ def settle(
         costs = None if costs is None else padded(costs, exact)
         if plan.heads is not None and not plan.needs_heads:
             plan = plan.undrafted()
-    return Settled(plan, count, costs, exact, drafts, notes)
+    return Settled(plan, costs, exact)
 
 
 def _count(
