@@ -43,7 +43,7 @@ def label(attachment: Attachment) -> str:
     """Return the name and the size of a file that goes into the context, for people."""
     if isinstance(attachment, DocumentPart):
         size = file_size(len(attachment.text.encode()))
-        return f"{attachment.name} · {size} · ≈ {counted(len(attachment.text) // _CHARS_PER_TOKEN, 'token')}"
+        return f"{attachment.name} · {size} · ≈ {counted(_about_tokens(attachment.text), 'token')}"
     name, data = attachment.name, attachment.data
     if not data:
         return f"{name} · its file is missing"
@@ -55,6 +55,12 @@ def label(attachment: Attachment) -> str:
     with suppress(UsageError):  # what is in the history is listed, whatever it is
         size = " · {} x {}".format(*picture_size(data, name))
     return f"{name} · {file_size(len(data))}{size}"
+
+
+def _about_tokens(text: str) -> int:
+    """Return about how many tokens a text has: letters of other scripts mostly take one each, or more."""
+    ascii_letters = len(text.encode("ascii", "ignore"))
+    return ascii_letters // _CHARS_PER_TOKEN + len(text) - ascii_letters
 
 
 def attached_lines(message: Message) -> Iterator[str]:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from localspec.messages import DocumentPart, Message
 from localspec.options import PASSAGE_TOKENS
 
-_CHARS_PER_TOKEN = 3
-"""Fewer than English has on average, so that a budget in tokens holds; see docs/measurements/retrieval.md."""
+_BYTES_PER_TOKEN = 3
+"""Fewer than English has on average, so that a budget in tokens holds, and those of a Chinese letter; see docs/measurements/retrieval.md."""
 _MOST_PASSAGES, _MOST_AGAIN = 10, 5
 _NUMBERED = re.compile(r"\[(\d{1,6})\] (\S.*)")
 _CITED = re.compile(r"\[(\d{1,6}(?:, ?\d{1,6})*)\](?!\()")
@@ -79,7 +79,7 @@ class Citations(NamedTuple):
 
 def tokens_in(text: str) -> int:
     """Return about how many tokens a text has, rather too many than too few."""
-    return -(-len(text) // _CHARS_PER_TOKEN)
+    return -(-len(text.encode(errors="replace")) // _BYTES_PER_TOKEN)
 
 
 def as_documents(

@@ -45,6 +45,10 @@ def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
     assert said.typed == "What does @a.py do?"
     assert Message.from_text("user", said.text) == said
     assert [label(each) for each in said.documents] == ["a.py · 5 B · ≈ 1 token"]
+    (chinese,) = question_with("", [DocumentPart("a.md", "茶要用热水泡。" * 10)]).documents
+    assert label(chinese) == "a.md · 210 B · ≈ 70 tokens", (
+        "of four English letters there would be one"
+    )
     for content, word in [
         (b"\xff\xfe\x00", "is not UTF-8 text"),
         (b"x" * ((1 << 20) + 1), "longer than 1 MB"),
@@ -178,6 +182,8 @@ def test_passages_keep_to_their_budget_the_best_first() -> None:
     ]  # fmt: skip
     assert sum(tokens_in(each.name[4:] + each.text) for each in documents) <= 700
     assert "passages" in about.text
+    chinese = [PassageText(f"{number}.md:1", "水" * 300) for number in range(9)]
+    assert len(as_documents(chinese, {}, 700)) == 2 + 1, "each letter takes a token"
 
 
 def test_brackets_in_an_answer_are_checked() -> None:
