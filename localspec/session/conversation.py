@@ -99,7 +99,8 @@ class SavedConversation:
     def continuing(self) -> str:
         """Which conversation goes on, on one line."""
         title = f", {clean_line(self.title)!r}" if self.title else ""
-        return f"continuing {self.conversation}{title}"
+        unanswered = ", whose last question got no answer: the next takes its place"
+        return f"continuing {self.conversation}{title}{unanswered if self._is_unanswered else ''}"
 
     def new(self) -> None:
         """Leave this conversation and begin another, with the system prompt of new ones."""

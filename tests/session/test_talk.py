@@ -38,6 +38,7 @@ def test_a_question_and_its_answer_go_on_in_the_next(tmp_path: Path) -> None:
 def test_a_question_without_an_answer_gives_its_place_to_the_next(tmp_path: Path) -> None:
     talk = SavedConversation(History(tmp_path))
     talk.say(Message.user("Left alone."))
+    assert talk.continuing.endswith("whose last question got no answer: the next takes its place")
     turns = talk.turns_with(Message.user("Instead."))
     assert [each.text for each in turns] == ["Instead."]
     assert talk.turns(talk.say(Message.user("Instead."))) == turns
