@@ -6,8 +6,13 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.groups import CommandGroup
-from localspec.cli.options import complete_keys, gate_rules, json_option, require_model
+from localspec.cli.options import (
+    CommandGroup,
+    complete_keys,
+    gate_rules,
+    json_option,
+    require_model,
+)
 from localspec.cli.progress import print_json
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, MODELS, Setting, as_written, from_variable

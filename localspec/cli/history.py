@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from localspec.cli.groups import CommandGroup
 from localspec.cli.options import (
+    CommandGroup,
     Settings,
     gate_option,
     gate_rules,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.groups import CommandGroup
 from localspec.cli.options import (
+    CommandGroup,
     Settings,
     complete_indexes,
     complete_models,

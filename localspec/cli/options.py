@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ from localspec.calls.policy import CallPolicy, policy_of_toml
 from localspec.config.keys import KEYS, MODELS, offered
 from localspec.config.own import MODEL, adopt_switches
 from localspec.config.resolve import PREFIX, Level, resolve
-from localspec.errors import UsageError
+from localspec.errors import UsageError, did_you_mean
 from localspec.models.entries import HubName
 from localspec.models.ledger import IMPORTS
 from localspec.models.registry import Registry, load_registry
@@ -145,6 +146,40 @@ SECTIONS = {
 }
 _WIDEST = 26
 _PLACED = {name for names in SECTIONS.values() for each in names for name in each}
+
+
+class CommandGroup(click.Group):
+    """A group of commands.
+
+    Args:
+        also: further names of commands, by those names.
+        given: what click's own takes.
+    """
+
+    def __init__(
+        self, *args: Any, also: Mapping[str, str] = MappingProxyType({}), **given: Any
+    ) -> None:
+        super().__init__(*args, **given)
+        self._also = also
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a name, or None if there is no such command."""
+        return super().get_command(ctx, self._also.get(cmd_name, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that a command line begins with.
+
+        Raises:
+            UsageError: there is no such command; the message has similar ones, or all.
+        """
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            names = self.list_commands(ctx)
+            hint = did_you_mean(name, names) or f"choose one of {', '.join(names)}"
+            ctx.fail(f"there is no command {ctx.info_name} {name[:40]!r}: {hint}")
+        return super().resolve_command(ctx, args)
 
 
 class SectionedCommand(click.Command):
