@@ -1,9 +1,11 @@
-"""A laptop drafts, a server verifies, through a proxy that delays: tokens a second with and without the laptop's drafts, and whether texts are equal.
+"""A laptop drafts, a server verifies, through a proxy that delays: tokens a second with and without the laptop's drafts, and what two machines would give.
 
     python -m lab.split_drafts --target TARGET.gguf --draft-model DRAFT.gguf --delays 0,2,10,40 --kinds code,edit --answers 4
 
-Starts `serve` with the target alone. Both sides are asked in turns, greedily, without the prompt cache. Both programs share this machine's
-cores, so that the laptop does not draft while the server verifies, unless `--ahead` says so, as it does beside a server elsewhere. A figure is the median of the ratios of answers to the same question.
+Starts `serve` with the target alone. Sides are asked in turns, greedily, without the prompt cache: `off`, for whose answers the server drafts
+nothing either, `auto` and `lookup`. Both programs share this machine's cores, so that the laptop does not draft while the server verifies,
+unless `--ahead` says so, as it does beside a server elsewhere. A ratio is to the answer of `off` to the same question: median, least, most.
+`two machines` is computed from the costs of passes of both and the share of tokens that was accepted.
 """
 
 import argparse
@@ -14,11 +16,15 @@ import statistics
 import sys
 import threading
 import time
+from collections import defaultdict
 from contextlib import suppress
+from random import Random
+from typing import Any
 
 from lab.ports import free_port
 from lab.serving import ServerProcess
 from localspec.api import Finished, LaunchOptions, Message, ReplyOptions, Request, SamplingParams
+from localspec.decoding.costs import PassCosts
 from localspec.plugins.bench.prompts import bundled, per_workload
 from localspec.plugins.remote import client as remote
 from localspec.plugins.remote.client import Client
@@ -66,42 +72,97 @@ class DelayingProxy:
                 return
 
 
-async def answer(client: Client, prompt: str, tokens: int) -> tuple[str, float, str]:
-    """Return the text, tokens a second behind the first, and how drafting went."""
+async def answer(client: Client, prompt: str, tokens: int) -> tuple[str, float, tuple[int, int]]:
+    """Return the text, tokens a second behind the first, and how many drafted tokens were accepted, of how many."""
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=tokens, seed=1)
     events = list[object]()
     await client.answer(Request(1, (Message.user(prompt),), options), events.extend)
     (done,) = (each for each in events if isinstance(each, Finished))
     reply = done.reply
-    drafted = f"{reply.acceptance.accepted}/{reply.acceptance.drafted} gain {reply.gain_ratio}"
-    return reply.text, reply.tokens_per_s or 0.0, drafted
+    counts = reply.acceptance.accepted, reply.acceptance.drafted
+    return reply.text, reply.tokens_per_s or 0.0, counts
+
+
+class Undrafted(Client):
+    """A client for whose answers the server drafts nothing."""
+
+    async def _proposed(self, prediction: str) -> dict[str, Any]:
+        return {"localspec": {"draft": "off"}}
+
+
+def two_machines(target: PassCosts, step_s: float, trip_s: float, accepted: float) -> float:
+    """Return tokens a second, where each drafts or verifies while the other does; 2,000 tokens are drawn.
+
+    Args:
+        target: passes there.
+        step_s: of a token here.
+        trip_s: of a round trip.
+        accepted: the chance of a drafted token.
+    """
+    random, now_s, told, from_s = Random(1), 0.0, 0, trip_s / 2
+    while told < 2000:
+        # Tokens of the chain come one by one; those beyond the first that is wrong are of no use.
+        rates = [1 / target.of(1)]
+        for length in range(1, 25):
+            start_s = max(now_s, from_s + length * step_s + trip_s / 2)
+            confirmed = (1 - accepted ** (length + 1)) / (1 - accepted)
+            rates.append(confirmed / (start_s - now_s + target.of(length + 1)))
+        length = rates.index(max(rates))
+        start_s = max(now_s, from_s + length * step_s + trip_s / 2) if length else now_s
+        right = next((at for at in range(length) if random.random() > accepted), length)
+        now_s = start_s + target.of(length + 1)
+        told += right + 1
+        if right == length and length and random.random() < accepted:
+            from_s += (length + 1) * step_s  # the chain goes on behind them
+        else:
+            from_s = now_s + trip_s / 2
+    return told / now_s
+
+
+def computed(auto: Client, trip_s: float, accepted: float) -> float | None:
+    """Return the gain of two machines, by the costs of passes that were measured here; None before there are any."""
+    drafts = auto._drafts  # noqa: SLF001 - an instrument
+    runtime = None if drafts is None else drafts._runtime  # noqa: SLF001
+    if drafts is None or drafts.pass_costs is None or runtime is None or runtime.costs is None:
+        return None
+    target, step_s = drafts.pass_costs, runtime.costs.target.of(1)
+    return round(two_machines(target, step_s, trip_s, min(accepted, 0.99)) * target.of(1), 2)
 
 
 async def measure(args: argparse.Namespace, url: str, proxy: DelayingProxy) -> None:
-    """Ask both sides at every delay, and print the figures."""
-    sides = {
-        "off": Client(LaunchOptions(server=url, draft="off"), ("temperature",)),
-        "auto": Client(LaunchOptions(server=url, draft_model=args.draft_model), ("temperature",)),
-    }
+    """Ask all sides at every delay, and print the figures."""
+    auto = Client(LaunchOptions(server=url, draft_model=args.draft_model), ("temperature",))
+    lookup = Client(LaunchOptions(server=url, draft="lookup"), ("temperature",))
+    off = Undrafted(LaunchOptions(server=url, draft="off"), ("temperature",))
+    sides: dict[str, Client] = {"off": off, "auto": auto, "lookup": lookup}
     for each in sides.values():
         print(*(await each.open()).notes, sep="\n", file=sys.stderr)
-    kinds = args.kinds.split(",")
+    kinds, order = args.kinds.split(","), ["off", *args.sides.split(",")]
     prompts = [each for each in per_workload(bundled(), args.answers) if each.workload in kinds]
     for delay in map(float, args.delays.split(",")):
         proxy.trip_s = delay / 1000
-        ratios, equal, rates = dict[str, list[float]](), 0, dict[str, list[float]]()
-        for number, prompt in enumerate(prompts):
-            speeds, texts, counts = dict[str, float](), set[str](), ""
-            for side in ("off", "auto") if number % 2 else ("auto", "off"):
-                text, speeds[side], counts = await answer(sides[side], prompt.prompt, args.tokens)
+        ratios, rates = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+        differ = right = drafted = 0
+        for prompt in prompts:
+            speeds, texts, order = dict[str, float](), set[str](), order[1:] + order[:1]
+            for side in order:
+                text, speed, counts = await answer(sides[side], prompt.prompt, args.tokens)
                 texts.add(text)
-                rates.setdefault(side, []).append(speeds[side])
-                print(delay, prompt.workload, side, round(speeds[side], 2), counts, file=sys.stderr)
-            equal += len(texts) == 1
-            ratios.setdefault(prompt.workload, []).append(speeds["auto"] / speeds["off"])
-        medians = {kind: round(statistics.median(each), 3) for kind, each in ratios.items()}
-        usual = {side: round(statistics.median(each), 2) for side, each in rates.items()}
-        print(json.dumps({"ms": delay, "ratio": medians, "equal": equal, "tokens_per_s": usual}))
+                speeds[side] = speed
+                rates[side].append(speed)
+                if side == "auto":
+                    right, drafted = right + counts[0], drafted + counts[1]
+                print(delay, prompt.workload, side, round(speed, 2), counts, file=sys.stderr)
+            differ += len(texts) > 1
+            for side in order:
+                ratios[f"{prompt.workload} {side}"].append(speeds[side] / speeds["off"])
+        line: dict[str, Any] = {"ms": delay, "differ": differ}
+        for name, values in sorted(ratios.items()):
+            line[name] = [round(f(values), 3) for f in (statistics.median, min, max)]
+        line["tokens_per_s"] = {side: round(statistics.median(rates[side]), 2) for side in order}
+        line["accepted"] = accepted = round(right / max(1, drafted), 2)
+        line["two machines"] = computed(auto, proxy.trip_s, accepted)
+        print(json.dumps(line), flush=True)
     for each in sides.values():
         await each.close()
 
@@ -116,7 +177,8 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=120)
     parser.add_argument("--ahead", action="store_true")
-    parser.add_argument("--serve", default="--exact --parallel 1")
+    parser.add_argument("--serve", default="--parallel 1")
+    parser.add_argument("--sides", default="auto,lookup")
     args = parser.parse_args()
     host = "127.0.0.1"
     if args.ahead:

@@ -56,6 +56,9 @@ class LocalDrafts:
         n_vocab: ids from there on mean nothing to one of them.
         across: what ids mean where the draft model has other ones than the server's; None where they are the same.
         vocabulary: the server's; None reads no text here.
+
+    Attributes:
+        pass_costs: of the server's passes; None before the first answer.
         ahead: whether to go on while proposals are on their way: beside a server on this machine that takes its cores.
     """
 
@@ -75,6 +78,7 @@ class LocalDrafts:
         self._headers, self._runtime, self._n_vocab, self._ahead = headers, runtime, n_vocab, ahead
         self._free = threading.Lock()
         self._kept: Drafters | None = None
+        self.pass_costs: PassCosts | None = None
 
     @property
     def name(self) -> str:
@@ -138,7 +142,8 @@ class LocalDrafts:
         if not all(0 < each < _LONGEST_PASS_S for each in opening.pass_s):
             return
         chooser = Chooser(opening.sampling, Noise(opening.seed), prediction=prediction)
-        costs = PassCosts(tuple(range(1, len(opening.pass_s) + 1)), opening.pass_s)
+        widths = tuple(range(1, len(opening.pass_s) + 1))
+        costs = self.pass_costs = PassCosts(widths, opening.pass_s)
         answer = AnswerDrafts(
             *(link, opening.prompt, chooser, costs, trip_s, self._drafters(costs), self._made),
             ahead=self._ahead,
