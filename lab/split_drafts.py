@@ -126,7 +126,10 @@ def computed(auto: Client, trip_s: float, accepted: float) -> float | None:
     if drafts is None or drafts.pass_costs is None or runtime is None or runtime.costs is None:
         return None
     target, step_s = drafts.pass_costs, runtime.costs.target.of(1)
-    return round(two_machines(target, step_s, trip_s, min(accepted, 0.99)) * target.of(1), 2)
+    # Of drafts of five, behind the first wrong one the others were not accepted either.
+    chances = (each / 100 for each in range(1, 99))
+    chance = next((a for a in chances if sum(a**n for n in range(1, 6)) / 5 >= accepted), 0.99)
+    return round(two_machines(target, step_s, trip_s, chance) * target.of(1), 2)
 
 
 async def measure(args: argparse.Namespace, url: str, proxy: DelayingProxy) -> None:

@@ -146,7 +146,7 @@ class ModelDrafter:
     reserve = 5.0
 
     def __post_init__(self) -> None:
-        self._costs = None if self.costs is None else RunningCosts(self.costs)
+        self.forget_costs()
         self._by_gap = Estimator(_CHANCES, _WEIGHT, _MEMORY, _DRIFT)
         self._often = list(_OFTEN)
         self._late_s = 0.0
@@ -167,6 +167,10 @@ class ModelDrafter:
             hits[own] += weight * rate
             tokens[own] += weight
         self._by_gap.expect([hit / count for hit, count in zip(hits, tokens, strict=True)])
+
+    def forget_costs(self) -> None:
+        """Expect passes to take what was measured: what disturbed them may be gone, and without passes nothing would tell."""
+        self._costs = None if self.costs is None else RunningCosts(self.costs)
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
         """Start a reply, whose first passes check the costs; see `Drafter`."""

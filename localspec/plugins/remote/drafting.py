@@ -106,15 +106,18 @@ class LocalDrafts:
             name: see `DraftOpening`.
             prediction: ids of a text that the answer is expected to be like.
         """
-        if self._free.acquire(blocking=False):
-            threading.Thread(target=self._run, args=(name, prediction), daemon=True).start()
+        taken = self._free.acquire(blocking=False)
+        threading.Thread(target=self._run, args=(name, prediction, taken), daemon=True).start()
 
     def close(self) -> None:
         """Free the draft model; while it drafts for an answer that does not end, that is left to the end of this process."""
         if self._free.acquire(timeout=_END_S) and self._runtime is not None:
             self._runtime.assistant.close()
 
-    def _run(self, name: str, prediction: Sequence[int]) -> None:
+    def _run(self, name: str, prediction: Sequence[int], taken: bool) -> None:
+        # The connection of an answer ends a moment after it.
+        if not (taken or self._free.acquire(timeout=_END_S)):
+            return
         host = urlsplit(self._url).hostname or ""
         proxy: Any = None if host in {"localhost", "127.0.0.1", "::1"} else True
         try:
@@ -166,7 +169,9 @@ class LocalDrafts:
         if runtime.costs is None:
             return Drafters(LookupDrafter(eog))
         own, view = runtime.costs.target, models.targets.views[0]
-        fresh = window_length(costs, own, view.n_ctx)
+        # The server reads the prompt meanwhile: one that reads no faster than this machine leaves time for all of it.
+        reads_s, there_s = (each.seconds[-1] / each.widths[-1] for each in (own, costs))
+        fresh = None if reads_s <= there_s else window_length(costs, own, view.n_ctx)
         ids: VocabMap = SharedIds(min(self._n_vocab, view.n_vocab))
         ids = ids if across is None else across.spelling()
         return Drafters(LookupDrafter(eog), ModelDrafter(view, ids, eog, own, fresh))

@@ -172,7 +172,10 @@ class AnswerDrafts:
     def read(self) -> None:
         """Let the draft model read the prompt, while the server does."""
         self._ledger.begin()
+        # Behind a pause it would have all of the prompt to catch up with, which is dearer than a try.
+        self._ledger.pause = 0
         if self._model is not None:
+            self._model.forget_costs()
             self._model.begin(self._text, self._chooser)
             if self._drafted(self._costs.upto(self._most + 1))[0]:
                 plan = Plan(self._model, 1)

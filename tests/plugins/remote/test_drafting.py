@@ -136,6 +136,21 @@ def test_a_right_token_of_a_round_of_one_counts_as_right() -> None:
     assert drafts._kept.model._by_gap.chance(4) > _CHANCES[4]
 
 
+def test_an_answer_right_behind_another_is_drafted_for(server: Served) -> None:
+    drafts = LocalDrafts(f"{server.url}/v1", {}, runtime(SCRIPT), N_VOCAB, ahead=True)
+    count = 0
+    for _ in range(3):
+        assert until(lambda: not drafts._free.locked())
+        drafts._free.acquire()
+        threading.Timer(0.05, drafts._free.release).start()
+        name = secrets.token_hex(16)
+        drafts.begin(name)
+        reply = server.chat("count", localspec={"drafts": name}).json()
+        assert text_of(reply) == ANSWER
+        count += reply["speculation"]["by_drafter"].get("client", {}).get("accepted", 0)
+    assert count
+
+
 def test_a_server_that_takes_no_drafts_costs_nothing(server: Served) -> None:
     drafts = LocalDrafts("http://127.0.0.1:9/v1", {}, None, 0, ahead=True)
     drafts.begin("nobody")
