@@ -8,17 +8,16 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO
 
 from rich.segment import Segment
-from textual.app import ComposeResult, SystemCommand
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.driver import Driver
 from textual.filter import LineFilter, NoColor
-from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from localspec.display import clean, counted
@@ -32,21 +31,13 @@ from localspec.tui.keys import IN_APP, key_text
 from localspec.tui.message import MessageView
 from localspec.tui.screens import Screens
 from localspec.tui.session import Session
+from localspec.tui.sheets import SheetRow
 from localspec.tui.typeset import prepare
-
-if TYPE_CHECKING:
-    from textual.command import Provider
 
 # A second Ctrl+C within so many seconds leaves.
 _AGAIN_S = 2.0
 _RECALLED = 100
 _TICK_S = 0.2
-
-
-def _commands_by_word() -> "type[Provider]":
-    from localspec.tui.palette import CommandsByWord  # noqa: PLC0415 - not at the start
-
-    return CommandsByWord
 
 
 class LineGuard(LineFilter):
@@ -113,7 +104,6 @@ class ChatApp(Screens):
     CSS_PATH = "app.tcss"
     TITLE = "localspec"
     BINDINGS: ClassVar[list[BindingType]] = IN_APP
-    COMMANDS: ClassVar[set[Any]] = {_commands_by_word}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
 
     def __init__(
@@ -373,10 +363,14 @@ class ChatApp(Screens):
         """Take them away."""
         self.view.show_keys()
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Yield the commands for the palette; one that needs more than its name is put into the composer."""
-        for each in commands.COMMANDS:
-            yield SystemCommand(f"/{each.name}  {each.about}", "", partial(self._by_palette, each))
+    def action_command_palette(self) -> None:
+        """Let the user find a command by what it does; one that needs more than its name is put into the composer."""
+
+        def found(name: str) -> None:
+            self.call_later(self._by_palette, commands.BY_NAME[name])
+
+        rows = [SheetRow(each.name, f"/{each.name}  {each.about}") for each in commands.COMMANDS]
+        self.find("Commands", rows, found)
 
     async def _by_palette(self, command: Command) -> None:
         if command.needs_more:

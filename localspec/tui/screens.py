@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from textual.app import App, SuspendNotSupported
 from textual.content import Content
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from localspec.chat.events import Finished, Started
 from localspec.display import counted
@@ -336,10 +336,33 @@ class Screens(App[None]):
         models = self.session.models
         self.push_screen(Picker(models.name, offline=models.usual.offline), chosen)
 
+    def find(
+        self,
+        title: str,
+        rows: Sequence[SheetRow],
+        chosen: Callable[[str], object],
+        marked: str = "",
+    ) -> None:
+        """Let the user find one of some rows by the words in it, in any order."""
+
+        def having(words: str) -> list[SheetRow]:
+            return [
+                each for each in rows if all(w in each.text.lower() for w in words.lower().split())
+            ]
+
+        def taken(name: str | None) -> None:
+            if name:
+                chosen(name)
+
+        if not isinstance(self.screen, ModalScreen):
+            sheet = ListSheet(title, rows, marked=marked, search=having, plain=True)
+            self.push_screen(sheet, taken)
+
     def choose_theme(self, name: str) -> None:
         """Change the colours, or report which there are; without a name, show them."""
         if not name:
-            self.search_themes()
+            rows = [SheetRow(each, each) for each in sorted(self.available_themes)]
+            self.find("Colours", rows, self.choose_theme, self.theme)
         elif name in self.available_themes:
             self.theme = name
         else:
