@@ -286,6 +286,11 @@ class _Loading:
             self._let_go(draft_model)
         return settled
 
+    def _measured_before(self) -> PairCosts | None:
+        """Return what passes cost where nothing here depends on it, for what is told of an answer; None unless it is known already."""
+        stored = stored_costs(self.plan.target, self.plan.options, Role.TARGET)
+        return PairCosts(stored.costs) if stored is not None and stored.sure else None
+
     def _begins_plain(self) -> bool:
         """Return whether a plain copy is loaded first: it reads a prompt while the rest is loaded, of which all is measured."""
         plan = self.plan
@@ -435,7 +440,7 @@ class _Loading:
             has_heads=has_heads,
             branches=0 if targets.native.pass_width else targets.native.most_branches,
         )
-        known = plan.left_out or costs
+        known = plan.left_out or costs or self._measured_before()
         models = LoadedModels(
             targets=targets,
             draft_models=draft_models,
