@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from localspec.calibration.calibrated import StoredCosts
 from localspec.chat.events import Finished, RoundDone
 from localspec.chat.request import Request
 from localspec.cli.output import RunOutcome
+from localspec.decoding.costs import PassCosts
 from localspec.display import TIMES, gain_text
 from localspec.history.archive import History
 from localspec.launch.load import load
@@ -30,6 +32,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.weights
 
 LIST = "(red, green, blue, yellow, orange, purple, ){5}"
+COLOURS = "Colours: red, green, blue, yellow, orange, purple, red"
 
 
 def test_every_place_has_the_same_figure(
@@ -93,7 +96,7 @@ def test_every_place_says_why_there_is_no_figure(
     )
     assistant = load(make_plan(launch), observe=Telemetry().observe).assistant
     greedy = ReplyOptions(SamplingParams(temperature=0), max_tokens=16, seed=1, regex=LIST)
-    *_, done = assistant.stream("Colours: red, green, blue, yellow, orange, purple, red", greedy)
+    *_, done = assistant.stream(COLOURS, greedy)
     assistant.close()
     assert isinstance(done, Finished)
     reply, directory = done.reply, tmp_path / "telemetry"
@@ -104,7 +107,7 @@ def test_every_place_says_why_there_is_no_figure(
         assert "nothing was drafted: it is switched off (1)" in terminal_view(report)
         assert json.loads(as_json(report))["no_drafting"] == {"no drafting: it is switched off": 1}
         return
-    words = "drafting gain not known yet: too few rounds without a draft"
+    words = "drafting gain not known yet: too few rounds without a draft, and none was measured"
     assert words in RunOutcome(reply, "toy", None, 0.0).line()
     assert figures(done)["speculation"]["line"].startswith(words)
     shown = Exchange(Request(1), finished=done)
@@ -113,6 +116,25 @@ def test_every_place_says_why_there_is_no_figure(
     saved.say(Message.user("Colours"))
     saved.add_reply(reply, "toy")
     assert words in message_text(saved.messages[-1]).note
+
+
+def test_what_was_measured_before_tells_what_a_fixed_way_of_drafting_gained(
+    six_layers_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path)))
+    monkeypatch.setattr(
+        "localspec.launch.load.stored_costs",
+        lambda *_: StoredCosts(PassCosts((1, 4), (0.004, 0.006))),
+    )
+    launch = LaunchOptions(
+        target=str(six_layers_path), draft="lookup:3", load=LoadOptions(n_ctx=1024, threads=1)
+    )
+    assistant = load(make_plan(launch)).assistant
+    greedy = ReplyOptions(SamplingParams(temperature=0), max_tokens=16, seed=1, regex=LIST)
+    reply = assistant.reply(COLOURS, greedy)
+    assistant.close()
+    assert reply.acceptance.drafted
+    assert reply.gain_ratio is not None
 
 
 @pytest.mark.parametrize(("text", "why"), [("[[[", "config.toml"), ("", None)])
