@@ -1,7 +1,7 @@
 """PromptReader: a plain copy of a model's weights, which reads prompts for the sequences of the repacked ones.
 
 Repacked weights write faster; of some types the same weights as they lie in the file read faster, by kernels that repacked ones
-never reach (`docs/measurements/reading.md`). The copy is mapped: its pages are the file's. It reads a prompt in a context of
+never reach (`docs/measurements/pass-costs.md`). The copy is mapped: its pages are the file's. It reads a prompt in a context of
 its own, and what it has evaluated is handed over, keys and values as they are.
 """
 
