@@ -289,7 +289,7 @@ class _Loading:
     def _measured_before(self) -> PairCosts | None:
         """Return what passes cost where nothing here depends on it, for what is told of an answer; None unless it is known already."""
         stored = stored_costs(self.plan.target, self.plan.options, Role.TARGET)
-        return PairCosts(stored.costs) if stored is not None and stored.sure else None
+        return None if stored is None else PairCosts(stored.costs, sure=stored.sure)
 
     def _begins_plain(self) -> bool:
         """Return whether a plain copy is loaded first: it reads a prompt while the rest is loaded, of which all is measured."""
