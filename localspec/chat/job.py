@@ -340,15 +340,7 @@ class Job:
 
     @property
     def _why_no_gain(self) -> str:
-        few = "too few rounds without a draft"
-        measured = self._gains.costs is not None
-        return (
-            "others shared its passes"
-            if self.is_shared
-            else few
-            if measured
-            else f"{few}, and none was measured"
-        )
+        return "others shared its passes" if self.is_shared else "too few rounds without a draft"
 
     @property
     def _is_gated(self) -> bool:

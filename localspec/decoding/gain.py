@@ -66,7 +66,7 @@ class GainMeter:
     """
 
     def __init__(self, costs: "PassCosts | None") -> None:
-        self.costs = costs
+        self._costs = costs
         self._plain = list[float]()
         self._drafted = self._confirmed = 0
         self._verify_s = self._aside_s = self._drafting_s = self._table_s = 0.0
@@ -83,8 +83,8 @@ class GainMeter:
         self._aside_s += spent.aside_s
         if done.width == 1:
             self._plain.append(spent.verify_s + spent.aside_s)
-        if self.costs is not None:
-            self._table_s += self.costs.of(done.width)
+        if self._costs is not None:
+            self._table_s += self._costs.of(done.width)
 
     def plain_token(self) -> tuple[float, float] | None:
         """Return the seconds of a token without drafting, and their relative standard error; None where they are unknown."""
@@ -95,8 +95,8 @@ class GainMeter:
             token_s = sum(self._plain) / count
             squares = sum((each - token_s) ** 2 for each in self._plain)
             error_s = math.sqrt(squares / (count - 1) / count)
-        elif self.costs is not None and self._table_s:
-            pass_s = self.costs.of(1) * self._verify_s / self._table_s
+        elif self._costs is not None and self._table_s:
+            pass_s = self._costs.of(1) * self._verify_s / self._table_s
             # Choosing and text take their time per token, drafted or not.
             token_s = pass_s + self._aside_s / self._confirmed
             error_s = pass_s * _TABLE_ERROR

@@ -155,7 +155,9 @@ def _saving(total: RoundSums) -> str:
     if total.drafted == 0:
         return "nothing was drafted"
     text = average_gain_text(total.drafted_replies, LEAST_ANSWERS, total.speed_up, total.interval)
-    counts = f"{total.accepted} of {counted(total.drafted, 'drafted token')} accepted in all answers"
+    counts = (
+        f"{total.accepted} of {counted(total.drafted, 'drafted token')} accepted in all answers"
+    )
     saved_s = total.saved_s or 0.0
     plain_s = sum(each.plain_s for each in total.gains.values())
     if total.gain is None or not total.gain.is_clear:

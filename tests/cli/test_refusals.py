@@ -149,9 +149,9 @@ def test_a_folder_with_localspecs_own_files_is_not_opened(tmp_path: Path) -> Non
 def test_stdin_that_is_not_utf8_names_the_byte_and_its_place() -> None:
     for mark in [b"", b"\xef\xbb\xbf"]:
         done = localspec("run", stdin=mark + b"caf\xe9")
-        assert_one_complaint(done, 1, "byte 0xe9 at offset 3")
+        assert_one_complaint(done, 2, "byte 0xe9 at offset 3")
     chat = localspec("chat", "--plain", "--offline", "-m", "demo", stdin=b"\xff\xfe\n")
-    assert_one_complaint(chat, 1, "UTF-8")
+    assert_one_complaint(chat, 2, "UTF-8")
 
 
 def test_a_truncated_gguf_is_code_1(smollm2_path: Path, tmp_path: Path) -> None:

@@ -42,8 +42,9 @@ def test_there_is_one_way_to_llama_cpp() -> None:
     assert _uses()["llama_model_load_from_file"] == {"llama/model.py"}
     # `tailor` loads what a `LoadPlan` names, or what was made of it; a long prompt is counted by the vocabulary of one.
     planned = {"launch/load.py", "launch/local_engine.py", "plugins/tailor/tailor.py"}
-    assert _uses()["LlamaModel"] == planned | {"launch/embedding.py", "retrieval/embedding.py"}
-    assert "launch/embedding.py" in _uses()["read_model"]
+    embedding, vocabulary = "launch/embedding.py", "plugins/remote/vocabulary.py"
+    assert _uses()["LlamaModel"] == planned | {embedding, "retrieval/embedding.py", vocabulary}
+    assert {embedding, vocabulary} <= _uses()["read_model"]
     assert "retrieval/embedding.py" in _uses()["read_header"]
     # Files become a `LoadPlan` in one place, right after their headers were read.
     assert _uses()["LoadPlan"] == {"plan/decide.py"}

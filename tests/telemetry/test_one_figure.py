@@ -107,7 +107,7 @@ def test_every_place_says_why_there_is_no_figure(
         assert "nothing was drafted: it is switched off (1)" in terminal_view(report)
         assert json.loads(as_json(report))["no_drafting"] == {"no drafting: it is switched off": 1}
         return
-    words = "drafting gain not known yet: too few rounds without a draft, and none was measured"
+    words = "drafting gain not known yet: too few rounds without a draft"
     assert words in RunOutcome(reply, "toy", None, 0.0).line()
     assert figures(done)["speculation"]["line"].startswith(words)
     shown = Exchange(Request(1), finished=done)
