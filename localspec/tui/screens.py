@@ -481,8 +481,9 @@ class Screens(App[None]):
         answered = any(each.message.role == "assistant" for each in talk.messages)
         # What was to be dropped is left out.
         alone = exchange.is_too_long or not answered or talk.drop_oldest
-        # A summary that was asked for just now finds no room itself, though all was left out that could be.
+        # A summary that was asked for just now finds no room itself, though all was left out that could be; it is not edited.
         useless = {"compact", "drop"} if is_request(talk.messages[-1]) else set()
+        useless |= {"edit"} if useless and not alone else set()
         offered = [each for each in _CONTEXT_IS_FULL if each.key not in useless]
         rows = [each for each in offered if not alone or each.key == "edit"]
         if larger is not None:
