@@ -347,6 +347,9 @@ def first_load(smollm2_path: Path) -> Iterator[tuple[Started, Running, int]]:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         assert until(lambda: bool(children.read_text()))
         engine = int(children.read_text().split()[0])
+        # Before its program is replaced it is a vfork: whoever stops it stops the server with it.
+        line = Path(f"/proc/{engine}/cmdline")
+        assert until(lambda: b"localspec.launch.child" in line.read_bytes())
         os.kill(engine, signal.SIGSTOP)
         try:
             yield process, running, engine
