@@ -21,7 +21,7 @@ from localspec.session.citing import files_of, passages_in
 from localspec.storage.files import size_text
 from localspec.storage.tree import files_below, fuzzy
 
-_MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|'([^'\n]+)'|(\S+))""")
 # A word of a shell that is an absolute path, or a URL of one.
 _DRAGGED = re.compile(
     r"""(?<!\S)(?=['"]?(?:/|~/|file://))(?:'[^'\n]*'|"(?:\\.|[^"\\\n])*"|\\.|[^\s'"\\])+"""
@@ -283,8 +283,8 @@ def _size(path: Path) -> str:
 
 def mentions(text: str) -> Iterator[str]:
     """Yield the names behind the `@` of a text, with the punctuation that may follow them."""
-    for quoted, bare in _MENTION.findall(text):
-        yield quoted or bare
+    for found in _MENTION.findall(text):
+        yield "".join(found)
 
 
 def _existing(

@@ -23,6 +23,8 @@ COMMAND = "/compact"
 """What a request for a summary is shown as: its words are not the user's."""
 NEARLY_FULL = 0.8
 """Share of the context from which on a summary is offered."""
+LEAST_SHARE = 16
+"""Of the context, a summary that is worth it has at least one part in so many."""
 _SUMMARY_SHARE, _LEAST_TOKENS, _USUAL_TOKENS = 8, 64, 1024
 _RECENT_SHARE = 0.25
 _TOKEN_CHARS, _MEDIUM_CHARS = 3, 2000
@@ -47,6 +49,11 @@ def is_request(message: StoredMessage) -> bool:
     return message.message.role == "user" and SUMMARY in message.known_figures
 
 
+def typed_of(message: StoredMessage) -> str:
+    """Return what a message shows of what its user typed: a request's words are not theirs."""
+    return COMMAND if is_request(message) else message.message.typed
+
+
 def summary_at(branch: Sequence[StoredMessage]) -> int | None:
     """Return where the last summary stands; None where there is none, or it was stopped."""
     for at in reversed(range(1, len(branch))):
@@ -57,12 +64,12 @@ def summary_at(branch: Sequence[StoredMessage]) -> int | None:
     return None
 
 
-def context_of(branch: Sequence[StoredMessage]) -> list[StoredMessage]:
+def context_of(branch: Sequence[StoredMessage], *, summarises: bool = False) -> list[StoredMessage]:
     """Return what a model reads of a branch: the last summary, what was kept as it was, and what came after.
 
-    Where it ends with a request, or with a summary that is not whole, that is what is to be summarised.
+    Where it ends with a request, or with a summary that is not whole or is to go on (`summarises`), that is what is to be summarised.
     """
-    at = summary_at(branch)
+    at = None if summarises else summary_at(branch)
     for open_at in (len(branch) - 1, len(branch) - 2):
         if open_at >= 0 and is_request(branch[open_at]) and at != open_at + 1:
             before = context_of(branch[:open_at])

@@ -26,7 +26,6 @@ from localspec.history.records import (
 from localspec.messages import Message
 from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (
-    COMMAND,
     branched,
     context_of,
     figures_of,
@@ -34,6 +33,7 @@ from localspec.session.compaction import (
     recent_from,
     request_for,
     summary_at,
+    typed_of,
     with_media_that_fit,
 )
 
@@ -114,6 +114,11 @@ class SavedConversation:
         self.title, self.pair = stored.title, stored.pair
         self.messages = self.history.branch(conversation)
 
+    def go_back(self, leaf: int | None) -> None:
+        """Go on behind a message of this conversation; the history keeps what follows it."""
+        self.history.go_back(self._id, leaf)
+        self.show_branch(leaf)
+
     def show_branch(self, leaf: int | None) -> None:
         """Show the branch that ends with a message; None shows nothing."""
         self.messages = []
@@ -122,7 +127,7 @@ class SavedConversation:
 
     def turns_behind(self) -> tuple[Message, ...]:
         """Return what was said before the next question, without one that never got an answer; see `say`."""
-        return self._turns(self.messages[:-1] if self._is_unanswered else self.messages)
+        return self._turns(self._answered_branch())
 
     def turns_with(self, question: Message) -> tuple[Message, ...]:
         """Return what goes to the engine with a question that `say` would add; nothing is saved.
@@ -130,8 +135,7 @@ class SavedConversation:
         Raises:
             UsageError: the file of a picture or a sound is missing, or all have too many bytes; so do all that return turns.
         """
-        branch = self.messages[:-1] if self._is_unanswered else self.messages
-        return self._turns(branch, question)
+        return self._turns(self._answered_branch(), question)
 
     def say(self, question: Message, settings: str = "") -> int:
         """Add a question at the end and return its id. One that never got an answer is put aside.
@@ -212,7 +216,10 @@ class SavedConversation:
             "prompt": reply.prompt_tokens,
             "left_out": left_out,
         }
-        end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
+        # A summary that was whole is one still where more of it was stopped.
+        whole = self.ends_with_summary and recorder.message == self.messages[-1].id
+        stopped = reply.stop_reason is StopReason.CANCELLED and not whole
+        end = recorder.cut if stopped else recorder.finish
         end(message, figures=json.dumps(_of_both(before, figures) if before else figures))
         self.show_branch(recorder.message)
 
@@ -230,10 +237,8 @@ class SavedConversation:
         Raises:
             UsageError: there is nothing to summarise.
         """
-        unanswered = self._is_unanswered
-        branch = self.messages[:-1] if unanswered else self.messages
-        since = context_of(branch)[0 if summary_at(branch) is None else 2 :]
-        if not any(each.message.role == "assistant" for each in since):
+        branch, unanswered = self._answered_branch(), self._is_unanswered
+        if not self.can_be_summarised:
             raise UsageError("nothing to summarise yet: ask something first")
         if unanswered and is_request(self.messages[-1]):  # it came to nothing, and is asked again
             return None
@@ -241,6 +246,22 @@ class SavedConversation:
         context = context_of(branch)
         self._add(request_for(context), branch[-1].id, figures_of(recent_from(context, n_ctx)))
         return text
+
+    @property
+    def can_be_summarised(self) -> bool:
+        """Whether something was answered since the last summary."""
+        branch = self._answered_branch()
+        since = context_of(branch)[0 if summary_at(branch) is None else 2 :]
+        return any(each.message.role == "assistant" for each in since)
+
+    def least_to_summarise(self, n_ctx: int) -> tuple[Message, ...]:
+        """Return the turns that a summary cannot leave out: the last question that does not stay as it is, what came of it, and the request."""
+        context = context_of(self._answered_branch())
+        recent = recent_from(context, n_ctx)
+        ids = [each.id for each in context]
+        old = context if recent is None else context[: ids.index(recent)]
+        asked = [at for at, each in enumerate(old) if each.message.role == "user"]
+        return self._turns(old[asked[-1] :], request_for(old))
 
     @property
     def ends_with_summary(self) -> bool:
@@ -342,14 +363,14 @@ class SavedConversation:
             UsageError: nothing was asked yet.
         """
         last = self.question()
-        self.history.go_back(self._id, last.parent)
-        self.show_branch(last.parent)
-        return COMMAND if is_request(last) else last.message.typed
+        self.go_back(last.parent)
+        return typed_of(last)
 
-    def turns(self, upto: int) -> tuple[Message, ...]:
-        """Return what goes to the engine, from the system prompt to the message `upto`."""
+    def turns(self, upto: int, *, summarises: bool = False) -> tuple[Message, ...]:
+        """Return what goes to the engine, from the system prompt to the message `upto`, which may be a summary that is to go on."""
         ids = [each.id for each in self.messages]
-        return self._turns(self.messages[: ids.index(upto) + 1] if upto in ids else self.messages)
+        branch = self.messages[: ids.index(upto) + 1] if upto in ids else self.messages
+        return self._turns(branch, summarises=summarises)
 
     def answered(self) -> tuple[Message, ...]:
         """Return the turns up to the last answer; without one, the system prompt if there is one."""
@@ -429,9 +450,15 @@ class SavedConversation:
     def _is_unanswered(self) -> bool:
         return bool(self.messages) and self.messages[-1].message.role == "user"
 
-    def _turns(self, branch: Sequence[StoredMessage], *more: Message) -> tuple[Message, ...]:
+    def _answered_branch(self) -> Sequence[StoredMessage]:
+        return self.messages[:-1] if self._is_unanswered else self.messages
+
+    def _turns(
+        self, branch: Sequence[StoredMessage], *more: Message, summarises: bool = False
+    ) -> tuple[Message, ...]:
         system = [] if self.system is None else [Message.system(self.system)]
-        turns = with_results([*system, *(each.message for each in context_of(branch)), *more])
+        context = context_of(branch, summarises=summarises)
+        turns = with_results([*system, *(each.message for each in context), *more])
         for each in turns:
             for part in each.media:
                 if not part.data:

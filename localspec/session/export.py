@@ -21,6 +21,7 @@ from localspec.history.records import StoredConversation, StoredMessage, acts_of
 from localspec.media import media_type
 from localspec.messages import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
 from localspec.session.attachments import attached_lines
+from localspec.session.compaction import COMMAND, is_request
 from localspec.storage.files import holds_other
 from localspec.storage.paths import shown
 
@@ -145,7 +146,7 @@ def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessa
             f"{_NAMES.get(spoken.role, spoken.role)}{f' · {message.model}' * (message.id in named)}"
         )
         parts.append(f"## {who}{cut}{mark}{' (error)' if failed else ''}")
-        parts.append(spoken.text.strip())
+        parts.append(COMMAND if is_request(message) else spoken.text.strip())
         parts += [_fenced(f"{each.name} {each.arguments}") for each in spoken.calls]
         parts += [_fenced(each.text) for each in spoken.parts if isinstance(each, ToolResult)]
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -11,12 +11,15 @@ from localspec.display import clean_line, cut
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.session.citing import citations
+from localspec.session.compaction import typed_of
 from localspec.session.conversation import Mark, StoredMessage, content_of
 from localspec.tui.front import Front
 
 MODEL = "model"
 """What `/set` calls the model of every start."""
 LONG_TEXT = "a long text is better attached as a file in parts, or indexed: `localspec index add`, then /docs"
+DROPS = "/compact drop leaves the oldest turns out"
+STOPPED = "stopped: no whole summary, so it takes the place of nothing; /continue goes on with it, /undo takes it back"
 _MOST_TAKEN_BACK = 120
 _NONE = {"-", "off", "none"}
 _EMPTY = "this conversation is empty: ask something first"
@@ -59,6 +62,8 @@ async def edit(front: Front, argument: str) -> None:
     """Edit your last or N-th question, in a new branch."""
     talk = front.session.talk
     which, _, text = argument.partition(" ")
+    if not which.isdecimal():  # the last one is meant
+        which, text = "", argument
     talk.question()
     count = len(talk.numbers())
     at = number(which, "question", count) if which else count
@@ -134,7 +139,7 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
     """
     if what == "all":
         texts = (
-            f"{each.message.role}: {each.message.typed or content_of(each.message)}"
+            f"{each.message.role}: {typed_of(each) or content_of(each.message)}"
             for each in messages
         )
         return "\n\n".join(texts)
@@ -197,13 +202,19 @@ async def when_nearly_full(front: Front) -> None:
             "summarised; earlier messages stay in the history, /compact edit changes the summary"
         )
         return
-    if compacts == "auto" and talk.has_tried_summary:  # another would gain nothing
+    if compacts == "off" or (
+        compacts == "auto" and talk.has_tried_summary
+    ):  # another would gain nothing
         return
     advice = front.session.advice()
-    if advice and compacts == "auto":
-        await _summarise(front, f"{advice.partition(':')[0]}, ")
-    elif advice and compacts == "ask":
-        front.report(advice)
+    if not advice:
+        return
+    if not await front.session.has_room_for_summary():
+        front.report(f"{advice}, and a summary finds no room: {DROPS}")
+    elif compacts == "auto":
+        await _summarise(front, f"{advice}, ")
+    else:
+        front.report(f"{advice}: /compact has the model summarise it")
 
 
 async def when_full(front: Front) -> bool:
@@ -212,7 +223,7 @@ async def when_full(front: Front) -> bool:
     Once: a summary that finds no room itself, or comes to nothing, would find none the next time.
     """
     exchange = front.session.exchange
-    if exchange is not None and exchange.is_too_long:  # without anything before it, too
+    if exchange is not None and (exchange.is_too_long or not exchange.can_summarise):
         return False
     if front.preferences.compact != "auto" or front.session.talk.has_tried_summary:
         return False

@@ -21,6 +21,7 @@ from textual.filter import LineFilter, NoColor
 from textual.worker import WorkerFailed
 
 from localspec.display import clean, counted
+from localspec.session.compaction import typed_of
 from localspec.session.conversation import content_of
 from localspec.session.preferences import Preferences
 from localspec.tui import commands
@@ -175,8 +176,9 @@ class ChatApp(Screens):
         await self.view.show_messages()
         self.view.entry.composer.focus()
         self.view.entry.composer.recall = self.session.talk.history.questions(_RECALLED)
-        if self.session.work is not None and self.session.work.notes:
-            self.report("; ".join(self.session.work.notes))
+        work = self.session.work
+        if notes := [*self._wrong_keys, *([] if work is None else work.notes)]:
+            self.report("; ".join(notes))
         self.session.start()
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
@@ -265,7 +267,7 @@ class ChatApp(Screens):
         elif message is None:
             return
         elif what == "copy":
-            self.copy(message.message.typed or content_of(message.message))
+            self.copy(typed_of(message) or content_of(message.message))
         elif what == "code":
             blocks = code_of(message.message.text)
             self.copy(blocks[-1 - view.copied % len(blocks)])
@@ -328,7 +330,7 @@ class ChatApp(Screens):
             transcript.scroll_page_up(animate=False)
 
     def action_copy_or_stop(self) -> None:
-        """Copy what is selected; else stop; else clear the composer; else advise how to leave, and the second time leave."""
+        """Copy what is selected; else stop, and leave what is typed; else clear the composer; else advise how to leave, and the second time leave."""
         composer = self.view.entry.composer
         selected = self.screen.get_selected_text() or composer.selected_text
         if selected and selected != self._failed:  # which is marked to be replaced

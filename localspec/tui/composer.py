@@ -28,13 +28,13 @@ from localspec.session.attachments import (
 from localspec.tui.commands import BY_NAME, goes_on, matching
 from localspec.tui.keys import IN_COMPOSER
 
-_PATH = re.compile(r'(?:^|\s)@("?)([^\s"]*)$')
+_PATH = re.compile(r"""(?:^|\s)@(["']?)([^\s"']*)$""")
 _ARGUMENT = re.compile(r"/(\w+) (\S*)$")
 _ROOM_FOR_ARGUMENTS = 60
 _ROWS = 6  # of the list of completions, as app.tcss has it
 _SHOWN = 20
 _LATEST = "the last question (type words first to search for them)"
-_PLACEHOLDER = "Ask something. / for commands, @ for files, F1 for keys."
+PLACEHOLDER = "Ask something. / for commands, @ for files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Composer(TextArea):
             show_line_numbers=False,
             compact=True,
             tab_behavior="focus",
-            placeholder=_PLACEHOLDER,
+            placeholder=f"{PLACEHOLDER}.",
         )
         self.cursor_blink = False  # the screen would be drawn twice a second for it
         self.recall: list[str] = []
@@ -142,6 +142,11 @@ class Composer(TextArea):
     def pasted(self) -> frozenset[str]:
         """The mentions of files in the text that nobody typed or picked; they attach nothing."""
         return pasted_alone(self.text, self._pasted.elements())
+
+    @property
+    def is_recalled(self) -> bool:
+        """Whether the text is an earlier one as it was: no list of completions takes the keys that go on to others."""
+        return self._at is not None and self.text == self.recall[self._at]
 
     def forget_deleted(self) -> None:
         """Forget what was pasted and is there no more: typed behind that, it is chosen."""
@@ -402,7 +407,8 @@ class Entry(Vertical):
         text = self.composer.text
         if text != self._completed:
             self._completed = text
-            self._open(complete(text, self.composer.cursor_offset, self._folder))
+            offset = self.composer.cursor_offset
+            self._open([] if self.composer.is_recalled else complete(text, offset, self._folder))
 
     def _open(self, possible: list[Completion]) -> None:
         self._completions = possible

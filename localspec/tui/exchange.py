@@ -45,6 +45,8 @@ class Exchange:
         pieces: how many parts of texts and calls have come.
         failure: why it could not be done, or broke off; None while it can.
         alone_tokens: of the question without the turns before it, where it found no room; 0 where that is not known.
+        summarises: whether what was said is summarised, and nothing is answered.
+        can_summarise: whether a summary would find room where this found none.
     """
 
     request: Request
@@ -63,6 +65,8 @@ class Exchange:
     pieces: int = 0
     failure: LocalspecError | None = None
     alone_tokens: int = 0
+    summarises: bool = False
+    can_summarise: bool = True
 
     @property
     def is_too_long(self) -> bool:
@@ -71,6 +75,26 @@ class Exchange:
             return False
         sizes = self.failure.sizes if isinstance(self.failure, ContextOverflow) else None
         return sizes is not None and self.alone_tokens >= sizes[1]
+
+    @property
+    def no_room(self) -> str:
+        """What found no room in the context, on one line; empty where that is not what failed."""
+        if not isinstance(self.failure, ContextOverflow):
+            return ""
+        if self.failure.sizes is not None and self.summarises:
+            prompt, n_ctx, _ = self.failure.sizes
+            return f"a summary finds no room: it reads {prompt:,} tokens at least, and the context holds {n_ctx:,}"
+        if self.is_too_long and (asked := self.asked_tokens) is not None:
+            return "the question has {:,} tokens and the context holds {:,}: shorten it".format(
+                *asked
+            )
+        return str(self.failure)
+
+    @property
+    def asked_tokens(self) -> tuple[int, int] | None:
+        """Tokens of a question that found no room, without what came before as far as that is known, and of the context."""
+        sizes = self.failure.sizes if isinstance(self.failure, ContextOverflow) else None
+        return None if sizes is None else (self.alone_tokens or sizes[0], sizes[1])
 
     @property
     def rounds(self) -> list[Round]:

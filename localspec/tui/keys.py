@@ -1,8 +1,10 @@
 """The keys of the chat: those of the commands, and others. Each has a name, under which `[keys]` in chat.toml gives it others."""
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from textual.binding import Binding, BindingType
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from localspec.tui.commands import COMMANDS
 
@@ -32,7 +34,7 @@ IN_APP: list[BindingType] = [
         "ctrl+c",
         "copy_or_stop",
         "copy_or_stop",
-        "copy, stop, or clear the input line; twice: quit",
+        "copy; else stop the answer; else clear the input line; else quit, if pressed twice",
         first=True,
     ),
     _key("ctrl+q", "quit", "quit", "quit", first=True),
@@ -69,6 +71,12 @@ ON_MESSAGE: list[BindingType] = [
     _message("minus", "bad", "bad", _MARK),
     Binding("escape", "app.stop", "back", id="message_back"),
 ]
+_MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
+_NAMED_KEYS = {
+    *(each.value.rpartition("+")[2] for each in Keys),
+    *KEY_NAME_REPLACEMENTS.values(),
+    "underscore",
+}
 _ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
 _SIGNS = {"underscore": "_", "plus": "+", "minus": "-"}
 _NAMES = {"escape": "Esc", "pageup": "PageUp", "pagedown": "PageDown", **_SIGNS, **_ARROWS}
@@ -81,9 +89,44 @@ def key_text(key: str) -> str:
     return "+".join([*(each.capitalize() for each in with_), named])
 
 
-def key_list(chosen: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys of all that has some, its name for chat.toml, and what it does; `chosen` are the user's own, by name."""
+def read_keys(chosen: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the user's own keys by the name of what they do, as Textual writes them, and a line about each that is wrong and changes nothing."""
+    usual = {each.id: each.key for each in _named()}
+    right, wrong = dict[str, str](), list[str]()
+    for name, keys in chosen.items():
+        action = "docs" if name == "sources" else name
+        read = [_read_key(each) for each in keys.split(",")]
+        if action not in usual:
+            near = get_close_matches(name, [*filter(None, usual)], 1)
+            hint = f"did you mean {near[0]}?" if near else "F1 lists the names"
+            wrong.append(f"chat.toml, [keys]: nothing is called {name[:40]!r}: {hint}")
+        elif "" in read:
+            stays = key_text(usual[action].partition(",")[0])
+            wrong.append(
+                f"chat.toml, [keys]: {name} is {keys[:40]!r}, which is no key: {stays} stays"
+            )
+        else:
+            right[action] = ",".join(read)
+    return right, wrong
+
+
+def _read_key(text: str) -> str:
+    """Return a key as Textual writes it; empty where there is no such key."""
+    *with_, last = text.strip().split("+")
+    with_ = [each.lower() for each in with_]
+    last = last.lower() if with_ or len(last) > 1 else last
+    is_named = last in _NAMED_KEYS or (len(last) == 1 and last.isprintable())
+    return "+".join([*with_, last]) if is_named and _MODIFIERS.issuperset(with_) else ""
+
+
+def _named() -> Iterator[Binding]:
     for each in (*IN_APP, *IN_COMPOSER, *ON_MESSAGE):
         if isinstance(each, Binding) and each.id is not None:
-            keys = ", ".join(map(key_text, chosen.get(each.id, each.key).split(",")))
-            yield keys, each.id, each.description
+            yield each
+
+
+def key_list(chosen: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the keys of all that has some, its name for chat.toml, and what it does; `chosen` are the user's own, by name."""
+    for each in _named():
+        keys = ", ".join(map(key_text, chosen.get(str(each.id), each.key).split(",")))
+        yield keys, str(each.id), each.description

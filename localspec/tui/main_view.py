@@ -1,6 +1,6 @@
 """MainView: the parts of the main screen, and what they show of the session. Decides nothing."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from rich.cells import cell_len
 from textual.app import App
@@ -13,7 +13,8 @@ from textual.widgets import Footer, Static
 from localspec.display import clean_line, shortened
 from localspec.errors import LocalspecError
 from localspec.tui.colours import content_of
-from localspec.tui.composer import Entry
+from localspec.tui.composer import PLACEHOLDER, Entry
+from localspec.tui.keys import key_list
 from localspec.tui.message import MessageView
 from localspec.tui.message_text import MessageText, growing_text, message_text
 from localspec.tui.session import Session
@@ -21,13 +22,15 @@ from localspec.tui.stats import FREE, FULL, stats, status
 from localspec.tui.transcript import Transcript, TranscriptItem
 from localspec.tui.typeset import Typesetter, code_theme, speaker_styles
 
-_WELCOME = """\
-/    lists the commands
-@    attaches a file
-F1   lists the keys
-F2   shows what drafting saves
-F8   chooses another model
-Esc  stops an answer"""
+# What `[keys]` in chat.toml calls it, or a character; and what that does.
+_WELCOME = {
+    "/": "lists the commands",
+    "@": "attaches a file",
+    "help": "lists the keys",
+    "stats": "shows what drafting saves",
+    "model": "chooses another model",
+    "stop": "stops an answer",
+}
 
 _ATTACHED_ROWS = 4
 _LEAST_HEIGHT = 20
@@ -43,14 +46,24 @@ class MainView:
         app: whose screen it is.
         session: what is visible.
         editing: returns the number of the question that is being changed; None while none is.
+        keys: the user's own keys, by the name of what they do.
     """
 
-    def __init__(self, app: App[None], session: Session, editing: Callable[[], int | None]) -> None:
+    def __init__(
+        self,
+        app: App[None],
+        session: Session,
+        editing: Callable[[], int | None],
+        keys: Mapping[str, str],
+    ) -> None:
         self._app, self._session, self._editing = app, session, editing
+        self._keys_by_name = {name: key for key, name, _ in key_list(keys)}
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
         self.entry = Entry(session.folder, self._attach, self._attached)
         self.entry.composer.report = self.report
+        if key := self._keys_by_name["help"]:
+            self.entry.composer.placeholder = f"{PLACEHOLDER}, {key} for keys."
         session.tray.changed = self.show_changes
         self._news = Static(id="notice", markup=False)
         self._below = Static("[@click=app.to_end]↓ more below, Ctrl+End goes there[/]", id="below")
@@ -109,7 +122,7 @@ class MainView:
             self._status.update(content)
         if self.stats.display:
             width = self.stats.scrollable_content_region.width
-            self._figures.update(content_of(stats(session.exchange, width, session.gains)))
+            self._figures.update(content_of(stats(session.measured, width, session.gains)))
         self._below.display = not self.transcript.follows
 
     def _state(self) -> str:
@@ -171,7 +184,15 @@ class MainView:
             items.append(TranscriptItem(each.id, text))
             if each.id == upto:
                 break
-        return items or [TranscriptItem(None, MessageText("localspec", _WELCOME, kind="result"))]
+        return items or [
+            TranscriptItem(None, MessageText("localspec", self._welcome(), kind="result"))
+        ]
+
+    def _welcome(self) -> str:
+        """Return what a first look needs, by the keys that do it."""
+        lines = [(self._keys_by_name.get(name, name), about) for name, about in _WELCOME.items()]
+        width = max(len(key) for key, _ in lines)
+        return "\n".join(f"{key:<{width}}  {about}" for key, about in lines if key)
 
     def show_changes(self) -> None:
         """Show marks, and the tokens of pictures and sounds, as they are known now."""

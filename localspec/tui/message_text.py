@@ -9,7 +9,7 @@ from localspec.display import counted, drafting_text, duration_text, reading_tex
 from localspec.messages import MediaPart, Message, ToolCall, ToolResult
 from localspec.session.attachments import attached_lines, label
 from localspec.session.citing import NumberedPassage, citations
-from localspec.session.compaction import COMMAND, is_request
+from localspec.session.compaction import typed_of
 from localspec.session.conversation import StoredMessage
 from localspec.tui.exchange import Exchange
 
@@ -68,7 +68,7 @@ def message_text(
         parts = tuple(each for each in turn.parts if not isinstance(each, MediaPart))
         note = "\n".join(f"+ {each}" for each in attached_lines(Message(turn.role, parts)))
         heading = f"You · {number}{version}" if number else f"You{version}"
-        text = COMMAND if is_request(message) else turn.typed
+        text = typed_of(message)
         media = tuple((each, about(each)) for each in turn.media)
         return MessageText(heading, text, note=note, media=media)
     for each in turn.parts:

@@ -19,11 +19,12 @@ from localspec.display import (
 )
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.session.attachments import attached_lines, label, with_mentions
+from localspec.session.compaction import COMMAND, is_request
 from localspec.session.conversation import StoredMessage, content_of
 from localspec.session.microphone import BLOCK_S, Microphone, enter_pressed
 from localspec.session.preferences import Preferences
 from localspec.tui import commands
-from localspec.tui.actions import LONG_TEXT, edited, when_full, when_nearly_full
+from localspec.tui.actions import DROPS, LONG_TEXT, edited, when_full, when_nearly_full
 from localspec.tui.commands import COMMANDS, QUOTES, goes_on, unquoted
 from localspec.tui.lens import legend, marked
 from localspec.tui.message_text import call_line, message_text
@@ -88,7 +89,8 @@ class Lines:
             name = "You" if each.message.role == "user" else each.model
             calls = "".join(f"{call_line(call)}\n" for call in each.message.calls)
             media = "".join(f"+ {label(part)}\n" for part in each.message.media)
-            self._write(f"{name}: {content_of(each.message)}\n{media}{calls}\n")
+            text = COMMAND if is_request(each) else content_of(each.message)
+            self._write(f"{name}: {text}\n{media}{calls}\n")
         if not known and not messages:
             self.report("new conversation")
 
@@ -203,7 +205,7 @@ class Lines:
 
     def show_stats(self) -> None:
         """Write what drafting did."""
-        self._note("\n".join(stats_lines(self.session.exchange, _WIDTH, self.session.gains)))
+        self._note("\n".join(stats_lines(self.session.measured, _WIDTH, self.session.gains)))
 
     def show_text(self, title: str, text: str) -> None:
         """Write a text."""
@@ -274,10 +276,14 @@ class Lines:
         """Report why there is no answer, unless it was reported when it happened."""
         if isinstance(failure, ContextOverflow):
             exchange = self.session.exchange
-            too_long = exchange is not None and exchange.is_too_long
-            advice = "/compact summarises earlier turns, /compact drop drops them"
+            assert exchange is not None  # noqa: S101 - it failed
+            advice = DROPS
+            if exchange.is_too_long:
+                advice = LONG_TEXT
+            elif exchange.can_summarise:
+                advice = "/compact summarises earlier turns, /compact drop drops them"
             grow = ", /set ctx N loads the model with more" if failure.can_grow else ""
-            self.report(f"{failure}; {LONG_TEXT if too_long else advice}{grow}")
+            self.report(f"{exchange.no_room}; {advice}{grow}")
         elif not self.session.is_reported(failure):
             self.report(str(failure))
 

@@ -18,16 +18,16 @@ from localspec.display import counted
 from localspec.errors import ContextOverflow, LocalspecError
 from localspec.session.approval import CallQuestion
 from localspec.session.attachments import not_attached
-from localspec.session.compaction import is_request
 from localspec.session.conversation import StoredMessage
 from localspec.session.microphone import Microphone
 from localspec.session.preferences import Preferences, keep_theme
 from localspec.storage.files import size_text
-from localspec.tui.actions import LONG_TEXT, edited, when_full, when_nearly_full
+from localspec.tui.actions import LONG_TEXT, STOPPED, edited, when_full, when_nearly_full
 from localspec.tui.colours import DARK, LIGHT, THEMES, tinted
 from localspec.tui.commands import BY_NAME, COMMANDS, run
+from localspec.tui.exchange import Exchange
 from localspec.tui.history_sheet import HistorySheet
-from localspec.tui.keys import key_list
+from localspec.tui.keys import key_list, read_keys
 from localspec.tui.lens import counts, pieces
 from localspec.tui.main_view import MainView
 from localspec.tui.session import Happened, Session, StillAnswering
@@ -110,12 +110,11 @@ class Screens(App[None]):
         self.theme = self._theme_used = DARK
         self.session, self.preferences = session, preferences or Preferences()
         self.editing: int | None = None
-        self.view = MainView(self, session, lambda: self.editing)
+        self._keys, self._wrong_keys = read_keys(self.preferences.keys)
+        self.view = MainView(self, session, lambda: self.editing, self._keys)
         self.opened: tuple[str, Screen[Any]] | None = None
         self._pace = Pace()
         session.notify, session.note = self.report, self.report
-        keys = self.preferences.keys.items()
-        self._keys = {"docs" if name == "sources" else name: key for name, key in keys}
 
     async def run_command(self, name: str, argument: str = "") -> bool:
         """Run a command; what cannot be done is reported. Return whether it could."""
@@ -161,26 +160,41 @@ class Screens(App[None]):
             async for event in events:
                 await self._show(event)
         exchange = self.session.exchange
-        failure = None if exchange is None else exchange.failure
-        if failure is not None:
-            self.take_back_waiting()
-            if question := self.session.take_back_refused():
-                self.write(question)
-            await self.view.settle()
-            if isinstance(failure, ContextOverflow):
-                if not await when_full(self):
-                    self._offer_room(failure)
-            elif not self.session.is_reported(failure):
-                self.report(str(failure))
-        elif self.session.stopped:
-            self.take_back_waiting()
-            if exchange is not None and not exchange.tokens:
-                self.report(
-                    "stopped before the first token; F5 asks again, another question takes its place"
-                )
+        if exchange is not None and exchange.failure is not None:
+            await self._after_failure(exchange, exchange.failure)
+        elif exchange is not None and self.session.stopped:
+            await self._after_stop(exchange)
         elif not self.session.busy:
             await when_nearly_full(self)
             await self.ask_next()
+
+    async def _after_failure(self, exchange: Exchange, failure: LocalspecError) -> None:
+        """Show why there is no answer, and what can be done about it."""
+        self.take_back_waiting()
+        if question := self.session.take_back_refused():
+            self.write(question)
+        if exchange.summarises:  # and perhaps taken back
+            await self.view.show_messages()
+        else:
+            await self.view.settle()
+        if isinstance(failure, ContextOverflow):
+            self.report("")
+            if not await when_full(self):
+                self._offer_room(failure)
+        elif not self.session.is_reported(failure):
+            self.report(str(failure))
+
+    async def _after_stop(self, exchange: Exchange) -> None:
+        """Show what was stopped."""
+        self.take_back_waiting()
+        if not exchange.tokens:
+            self.report(
+                "stopped before the first token; F5 asks again, another question takes its place"
+            )
+        elif self.session.talk.ends_with_summary:
+            await when_nearly_full(self)
+        elif exchange.summarises:
+            self.report(STOPPED)
 
     async def _show(self, event: Happened) -> None:
         """Show what happened of an answer."""
@@ -454,8 +468,18 @@ class Screens(App[None]):
         """End the app."""
         self.exit()
 
+    async def _start_over(self) -> None:
+        """Begin another conversation, with the question that found no room in this one."""
+        notes = self.session.start_over()
+        await self.show_conversation()
+        self.report("; ".join(notes))
+        if self.session.growing:
+            await self.show_answer()
+
     def _offer_room(self, failure: ContextOverflow) -> None:
         """Let the user choose what to do about a full context."""
+        exchange = self.session.exchange
+        assert exchange is not None  # noqa: S101 - it failed
         from localspec.tui.picker import larger_context  # noqa: PLC0415 - numpy comes with it
 
         ready, load = self.session.models.ready, self.session.models.usual.load
@@ -470,30 +494,38 @@ class Screens(App[None]):
                     await self.show_answer()
             elif name == "drop":
                 await self.run_command("compact", name)
+            elif name == "new":
+                await self.attempt(self._start_over())
             elif name:
                 await self.run_command(name)
             else:
                 larger_too = "" if larger is None else f", or /set ctx {larger.n_ctx}"
-                self.report(f"{failure}{larger_too}")
+                self.report(f"{exchange.no_room}{larger_too}")
 
-        talk, exchange = self.session.talk, self.session.exchange
-        assert exchange is not None  # noqa: S101 - it failed
-        answered = any(each.message.role == "assistant" for each in talk.messages)
-        # What was to be dropped is left out.
-        alone = exchange.is_too_long or not answered or talk.drop_oldest
-        # A summary that was asked for just now finds no room itself, though all was left out that could be; it is not edited.
-        useless = {"compact", "drop"} if is_request(talk.messages[-1]) else set()
-        useless |= {"edit"} if useless and not alone else set()
-        offered = [each for each in _CONTEXT_IS_FULL if each.key not in useless]
-        rows = [each for each in offered if not alone or each.key == "edit"]
+        title, note, rows = self._room(exchange)
         if larger is not None:
             more = f"+ {size_text(larger.more_bytes)} of memory"
             rows.insert(0, SheetRow(CONTEXT, f"reload with {larger.n_ctx} tokens", more))
-        note, title = str(failure).partition(": ")[0], "The context is full"
-        if alone:
-            title = "This question is too long"
-            if failure.sizes is not None:
-                tokens = exchange.alone_tokens or failure.sizes[0]
-                title += f": {tokens:,} of {failure.sizes[1]:,} tokens"
-            note = LONG_TEXT
         self.push_screen(ListSheet(title, rows, note=note), chosen)
+
+    def _room(self, exchange: Exchange) -> tuple[str, str, list[SheetRow]]:
+        """Return what found no room, a note about it, and what helps beside a larger context."""
+        talk, failure = self.session.talk, str(exchange.failure)
+        answered = any(each.message.role == "assistant" for each in talk.messages)
+        # A summary that finds no room, though all was left out that could be, may have been made for no question.
+        unasked = exchange.summarises and not self.session.is_unanswered
+        # What was to be dropped is left out.
+        alone = not unasked and (exchange.is_too_long or not answered or talk.drop_oldest)
+        useless = {"drop", "edit"} if unasked else set()
+        useless |= set() if exchange.can_summarise else {"compact"}
+        offered = [each for each in _CONTEXT_IS_FULL if each.key not in useless]
+        rows = [each for each in offered if not alone or each.key == "edit"]
+        if exchange.summarises:
+            title, _, note = exchange.no_room.partition(": ")
+            return title[:1].upper() + title[1:], note, rows
+        if not alone:
+            return "The context is full", failure.partition(": ")[0], rows
+        title, tokens = "This question is too long", exchange.asked_tokens
+        if tokens is not None:
+            title += ": {:,} of {:,} tokens".format(*tokens)
+        return title, LONG_TEXT, rows

@@ -23,7 +23,7 @@ from localspec.errors import ContextOverflow, EngineGone, LocalspecError, UsageE
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.attachments import read_prediction
-from localspec.session.compaction import NEARLY_FULL, is_request, options_for
+from localspec.session.compaction import LEAST_SHARE, NEARLY_FULL, is_request, options_for
 from localspec.session.conversation import (
     SavedConversation,
     StoredMessage,
@@ -114,6 +114,8 @@ class Session:
         self.waiting: list[str] = []
         self._gate, self._own, self._prediction = gate, own, prediction
         self._answers = False
+        self._set_aside: int | None = None
+        self._left: Exchange | None = None
         self._counted = 0
         self._counting: Sequence[Message] = ()
         self._resumed = ""
@@ -155,6 +157,11 @@ class Session:
         if exchange is not None and exchange.model not in {"", self.models.name}:
             return None
         return exchange
+
+    @property
+    def measured(self) -> Exchange | None:
+        """The last request for an answer, though it was taken back or left; None before the first."""
+        return self.exchange or self._left
 
     @property
     def farewell(self) -> str:
@@ -326,10 +333,24 @@ class Session:
         exchange = self.exchange
         if exchange is None or not isinstance(exchange.failure, ContextOverflow):
             return False
-        assert exchange.parent is not None  # noqa: S101 - it is of the conversation
+        last = self.talk.messages[-1:]
+        if not last or (last[0].id != exchange.parent and not self.is_unanswered):
+            return False
         self._require_engine()
-        self._request(exchange.parent)
+        self._request(last[0].id)
         return True
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the last message is a question of the user's."""
+        last = self.talk.messages[-1:]
+        return bool(last) and last[0].message.role == "user" and not is_request(last[0])
+
+    def start_over(self) -> list[str]:
+        """Begin another conversation, with the question that found no room; return what `ask` does."""
+        question = self.undo() if self.is_unanswered else ""
+        self.new()
+        return self.ask(question) if question else []
 
     def compact(self) -> None:
         """Have the conversation summarised; from then on the summary stands in its place in what is sent.
@@ -340,11 +361,32 @@ class Session:
             UsageError: there is nothing to summarise, or the engine is dead.
         """
         self._begin_question()
-        media = [part for each in self.talk.messages[-1:] for part in each.message.media]
+        last = self.talk.messages[-1:]
+        media = [part for each in last for part in each.message.media]
         question = self.talk.say_compaction(self._n_ctx)
+        self._set_aside = None if question is None else last[0].id
         if question is not None:
             self.waiting.insert(0, self.tray.take_back(question, media))
         self._request(self.talk.messages[-1].id)
+
+    async def has_room_for_summary(self) -> bool:
+        """Whether a summary of the last turns, at least, would find room; also where that cannot be counted."""
+        if not self.talk.can_be_summarised:
+            return False
+        options = options_for(self.settings.current.options, self._n_ctx)
+        with suppress(LocalspecError):
+            turns = self.talk.least_to_summarise(self._n_ctx)
+            least = await self.engine.count(turns, (), options)
+            return least <= self._n_ctx - self._n_ctx // LEAST_SHARE or not self._n_ctx
+        return True
+
+    def _take_back_summary(self) -> None:
+        """Show the conversation as it was before a summary that found no room, with the question that was to follow it."""
+        if is_request(request := self.talk.messages[-1]):
+            aside, self._set_aside = self._set_aside, None
+            if aside is not None and self.waiting:
+                self.waiting.pop(0)
+            self.talk.go_back(request.parent if aside is None else aside)
 
     async def answer(self) -> AsyncGenerator[Happened]:
         """Answer the question: yield what happens, saved as it comes, and so of its calls and of the answers to those.
@@ -382,12 +424,25 @@ class Session:
                 if exchange.started is None and (self.models.loading or others):
                     continue
                 lost = isinstance(error, EngineGone) and self.models.trouble
-                if isinstance(error, ContextOverflow) and error.sizes is not None:
-                    exchange.alone_tokens = await self._count_alone(exchange.request)
+                if isinstance(error, ContextOverflow):
+                    await self._find_room(exchange, error)
                 exchange.failure = lost or error
                 self._saver.cut()
                 if isinstance(error, ContextOverflow):
                     self.count()  # what is there without the question
+
+    async def _find_room(self, exchange: Exchange, error: ContextOverflow) -> None:
+        """Take note of what would find room where a request found none; a summary that found none is taken back."""
+        if exchange.summarises:
+            self._take_back_summary()
+            exchange.can_summarise = False
+        else:
+            exchange.can_summarise = await self.has_room_for_summary()
+        asked = None if exchange.summarises else exchange.parent
+        asked = self.talk.messages[-1].id if self.is_unanswered else asked
+        if error.sizes is not None and asked is not None:
+            turns = self.talk.turns(asked)
+            exchange.alone_tokens = await self._count_alone(exchange.request, turns)
 
     def _save(self, event: Event, exchange: Exchange) -> None:
         """Save what came of an answer; its calls are carried out."""
@@ -471,13 +526,14 @@ class Session:
 
     def _request(self, parent: int, seed: int | None = None) -> None:
         """Request an answer to the message `parent`, or more of it if it is an answer."""
-        turns, settings = self.talk.turns(parent), self.settings.current
-        options = settings.options
+        last, settings = self._message(parent), self.settings.current
+        summarises = any(is_request(e) for e in self.talk.messages if e.id in {parent, last.parent})
+        summarises &= last.message.role == "assistant" or is_request(last)
+        turns, options = self.talk.turns(parent, summarises=summarises), settings.options
         if seed is not None:
             options = replace(options, seed=seed)
         work, drops = self.work, self.talk.drop_oldest
-        last = self._message(parent)
-        if is_request(last):
+        if summarises:
             drops = True  # a summary of what fits is worth more than none
             stops = self.engine.can.stop_loops
             work, options = None, options_for(options, self._n_ctx, stop_loops=stops)
@@ -485,14 +541,14 @@ class Session:
             turns,
             options,
             drop_oldest=drops,
-            least_questions=2 if is_request(last) else 1,
+            least_questions=2 if summarises else 1,
             draft=None if self.settings.draft == AUTO else self.settings.draft,
             given=settings.given,
             conversation=self.talk.number,
             **({} if work is None else {"tools": work.tools, "call_policy": work.policy}),
         )
         continued = last if last.message.role == "assistant" else None
-        self.exchange = Exchange(request, parent, continued)
+        self.exchange = Exchange(request, parent, continued, summarises=summarises)
         self._saver.reset()
 
     def _request_of(self, turns: Sequence[Message], options: ReplyOptions, **more: Any) -> Request:
@@ -587,7 +643,7 @@ class Session:
         self._advised = False
 
     def _forget_answers(self) -> None:
-        self.exchange = None
+        self._left, self.exchange = self.measured, None
         self._saver.reset()
         self.talk.drop_oldest = False
         self.waiting.clear()
@@ -611,12 +667,12 @@ class Session:
         return latest.context_tokens
 
     def advice(self) -> str:
-        """Return, once when the context gets nearly full, what to do about it; else nothing."""
+        """Return, once when the context gets nearly full, how full it is; else nothing."""
         share = self.context_tokens / self._n_ctx if self._n_ctx else 0.0
         advised, self._advised = self._advised, share >= NEARLY_FULL
         if advised or not self._advised:
             return ""
-        return f"the context is {share:.0%} full: /compact has the model summarise it"
+        return f"the context is {share:.0%} full"
 
     def count(self) -> None:
         """Count the tokens of the branch that is shown, beside what else is done; counts under way are of no use any more."""
@@ -629,9 +685,8 @@ class Session:
             else:
                 self._spawn(self._count(self._counting, tools))
 
-    async def _count_alone(self, request: Request) -> int:
-        """Return the tokens of a request without what was said before its question; 0 where that cannot be counted."""
-        turns = request.messages
+    async def _count_alone(self, request: Request, turns: Sequence[Message]) -> int:
+        """Return the tokens of some turns without what was said before their last question; 0 where that cannot be counted."""
         asked = max((at for at, each in enumerate(turns) if each.role == "user"), default=0)
         alone = [*(each for each in turns[:1] if each.role == "system"), *turns[asked:]]
         with suppress(LocalspecError):

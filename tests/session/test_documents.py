@@ -242,3 +242,11 @@ def test_passages_are_looked_up_by_a_tool(box: Functions, tmp_path: Path) -> Non
     assert called(box, '{"words": "tea"}')[1]
     (tmp_path / "data" / "index" / "notes.db").unlink()
     assert called(box, '{"question": "tea"}')[1]
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_name_with_blanks_is_mentioned_in_quotes(tmp_path: Path, quote: str) -> None:
+    (tmp_path / "zh 中.txt").write_text("text\n")
+    text = f"sum up @{quote}zh 中.txt{quote}"
+    assert [each.name for each in attached(text, tmp_path)] == ["zh 中.txt"]
+    assert attached("it is @'here", tmp_path) == []

@@ -9,7 +9,7 @@ from textual import events
 from textual.widgets import OptionList
 
 from localspec.messages import Message
-from localspec.session.preferences import read_preferences
+from localspec.session.preferences import Preferences, read_preferences
 from localspec.tui.actions import edited
 from localspec.tui.commands import COMMANDS
 from localspec.tui.composer import Composer
@@ -514,3 +514,51 @@ def test_an_editor_writes_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyP
         pytest.fail("Ctrl-C in the editor ends the chat")
     monkeypatch.setenv("VISUAL", "no-such-editor")
     refuses(r"the editor failed \(.*no-such-editor", edited, "one")
+
+
+@driven({"otherwise": ["Well."]})
+async def test_recalled_commands_leave_the_arrows_to_what_was_before(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.run("/compact", rest=True)
+    await chat.press("up", typed="/compact")
+    await chat.press("up", typed="one?")
+    await chat.press("down", "down", typed="")
+
+
+_KEYS = {"stats": "Ctrl+S", "lens": "ctrl+banana", "stat": "f4", "model": "f99", "help": "f12"}
+_NEWS = [
+    "lens is 'ctrl+banana', which is no key: F3 stays",
+    "nothing is called 'stat': did you mean stats?",
+]
+
+
+@driven(preferences=Preferences(keys=_KEYS), size=(200, 30))
+async def test_keys_that_are_wrong_are_said_and_the_welcome_has_those_that_work(chat: Chat) -> None:
+    shown = ["Ctrl+S  shows what drafting", "F8      chooses", "F12     lists", "F12 for keys"]
+    chat.see(shows=[*_NEWS, "model is 'f99', which is no key: F8 stays", *shown], lacks="F2 ")
+    await chat.press("ctrl+s", shows="Nothing measured yet")
+
+
+@driven({"otherwise": ["and on " * 30]})
+async def test_an_answer_that_is_taken_back_was_measured(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.run("/undo")
+    await chat.run("/stats", shows="rounds", lacks="Nothing measured yet")
+
+
+@driven({"otherwise": ["Well."]})
+async def test_the_last_question_is_edited_by_its_new_words(chat: Chat) -> None:
+    await chat.ask("one?")
+    await chat.ask("two?")
+    await chat.ask("/edit and three?")
+    assert chat.questions == ["one?", "and three?"]
+
+
+@driven({"otherwise": ["word " * 200], "rests": {"at": 20, "until": Path("go on")}})
+async def test_ctrl_c_stops_first_and_clears_the_input_line_then(chat: Chat) -> None:
+    await chat.begin("one?")
+    await chat.until_answering()
+    await chat.type("two?")
+    await chat.press("ctrl+c", rest=True, typed="two?")
+    await chat.press("ctrl+c", typed="")
+    await chat.press("ctrl+c", shows="Ctrl+C again quits")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from localspec.decoding.round import StopReason
 from localspec.engine.protocol import MAX_FRAME_BYTES
 from localspec.errors import UsageError
 from localspec.history.archive import History
@@ -18,9 +19,11 @@ from localspec.session.compaction import (
     recent_from,
 )
 from localspec.session.conversation import SavedConversation
+from localspec.session.export import exported
 from localspec.session.preferences import Preferences
 from tests.support.checks import fits
 from tests.support.media import picture_file
+from tests.tui.answers import finished
 from tests.tui.driving import Chat, driven
 from tests.tui.lines import said
 
@@ -175,6 +178,34 @@ def test_a_summary_that_came_to_nothing_is_no_version(talk: SavedConversation) -
     assert [len(each.siblings) for each in talk.messages] == [1, 1, 1, 1], "nor of a question"
 
 
+def test_a_whole_summary_that_goes_on_is_one_though_more_of_it_is_stopped(
+    talk: SavedConversation,
+) -> None:
+    hold(talk, *range(1, 10))
+    talk.say_compaction()
+    asked = sent(talk)
+    reply(talk, "In short")
+    last = talk.messages[-1]
+    going_on = [each.text for each in talk.turns(last.id, summarises=True)]
+    assert going_on == [*asked, "In short"], "what it summarises, and not what comes behind it"
+    stopped = finished(1, "In short, rivers", stop_reason=StopReason.CANCELLED)
+    talk.finish_reply(talk.history.resume_reply(last.id), stopped.reply, stopped.message)
+    assert talk.ends_with_summary
+    assert talk.summary().message.text == "In short, rivers"
+    again = talk.history.begin_reply(1, talk.messages[-2].id, "toy")
+    talk.finish_reply(again, stopped.reply, stopped.message)
+    assert not talk.ends_with_summary, "another version that was stopped"
+
+
+def test_a_request_for_a_summary_is_exported_as_the_command(talk: SavedConversation) -> None:
+    hold(talk, 1)
+    talk.say_compaction()
+    reply(talk, "In short.")
+    text = exported(talk.history, 1, "md")
+    assert REQUEST not in text
+    assert "## You\n\n/compact\n\n## " in text
+
+
 def test_summary_is_made_in_free_words_and_in_bounds() -> None:
     asked = ReplyOptions(SamplingParams(temperature=0.3), 7, regex="a+", stop=("x",), think="off")
     made = options_for(asked, 4096)
@@ -196,7 +227,7 @@ TALKS: list[tuple[Any, ...]] = [
     *(((QUESTION, "again?" * 200), 1, "auto", {"summary": each}, 1, None, {"summarising": 1}) for each in ("", " \n")),
     # Of what is longer than the context, the oldest is left out of the summary; the last exchange is not.
     ((QUESTION,), 4, "auto", {"words": 35}, 0, f"{SUMMARY}\n812 km.\n", {"4 oldest turns left out": 1}),
-    ((QUESTION, "again?" * 200), 4, "auto", {"words": 76}, 1, "", {"summarising": 1}),
+    ((QUESTION, "again?" * 200), 4, "auto", {"words": 76}, 1, "", {"summaris": 0, "/compact drop leaves the oldest turns out": 2}),
     (("short?", "shorter?"), 1, "off", {}, 0, "Well.\nWell.\n", {"compact": 0}),
     *(((f"/compact{each}",), 0, "ask", {}, 2, "", {}) for each in ("", " edit", " some words")),
     (CHANGED, 0, "ask", {}, 0, {"\nMine.\n": 1}, {f"to change it: /compact {SUMMARY}": 1}),

@@ -200,13 +200,30 @@ async def test_an_answer_that_the_context_cut_goes_on_without_the_oldest_turns(c
 @driven({"n_ctx": 420, "answers": {"two": "and on " * 60}}, size=(80, 40))
 async def test_what_a_full_context_cannot_help_is_not_offered(chat: Chat) -> None:
     await chat.ask("two", shows="the context is full")
-    await chat.run("/compact", ListSheet, shows="start over")
+    await chat.until_text("a summary finds no room: /compact drop")
+    await chat.run("/compact", ListSheet, shows=["A summary finds no room", "start over"])
     for useless in ("summarise the earlier turns", "drop the oldest turns", "edit the question"):
         assert useless not in chat.text()
-    await chat.press("escape", rest=True)
+    await chat.press("escape", rest=True, shows="a summary finds no room", lacks="summarising")
     await chat.until(lambda: chat.session.context_tokens > 400)
-    await chat.run("/undo", rest=True)
-    await chat.run("/continue", ListSheet, shows="The context is full")
+    assert chat.questions == ["two"], "the request is taken back"
+    await chat.run("/continue", ListSheet, shows="The context is full", lacks="summarise the")
+
+
+@driven({"n_ctx": 420, "answers": {"two": "and on " * 60, "one": "ok"}}, size=(80, 40))
+async def test_a_question_behind_a_summary_without_room_is_asked_when_starting_over(
+    chat: Chat,
+) -> None:
+    question = ("one " * 40).strip()
+    await chat.ask("two", shows="the context is full")
+    await chat.run(question, ListSheet, shows="The context is full", lacks="summarise the")
+    await chat.back()
+    shown = ["A summary finds no room", "drop the oldest turns"]
+    await chat.run("/compact", ListSheet, shows=shown, lacks="too long")
+    assert chat.questions == ["two", question]
+    await chat.press("down", "down", "enter")
+    await chat.until(lambda: chat.contents == [question, "ok"])
+    assert (chat.session.talk.conversation, chat.session.waiting) == (2, [])
 
 
 @driven({"n_ctx": 100})
