@@ -44,7 +44,7 @@ class PassCosts:
         if list(self.widths) != sorted(set(self.widths)) or min(self.seconds) <= 0:
             raise ValueError("widths ascend, and every pass takes time")
 
-    def of(self, width: int) -> float:
+    def of(self, width: float) -> float:
         """Return the seconds of a pass; between two measured widths, on the line that joins them.
 
         Beyond the widest, each token costs what it costs there on average.
@@ -164,24 +164,34 @@ class RunningCosts:
             self._return *= 0.5
 
 
-def shared_s(costs: PassCosts, others: int, most: int, token_s: float = 0.0) -> list[float]:
-    """Return what passes of 1 to `most` tokens cost one sequence beside others of one token each.
+def shared_s(
+    costs: PassCosts, others: int, most: int, token_s: float = 0.0, drafting: float = 1.0
+) -> list[float]:
+    """Return what passes of 1 to `most` tokens cost one sequence beside others.
 
-    A plain pass costs its share of the pass of all. What is wider than the others is evaluated after them, in a
-    pass of its own.
+    A plain pass costs its share of the pass of all. What is wider is evaluated behind that, in a pass of all that draft,
+    each as far: they share its cost.
+
+    Args:
+        costs: of passes.
+        others: how many.
+        most: tokens of the widest.
+        token_s: seconds that each of them takes besides.
+        drafting: how many are expected to draft, this one among them.
     """
     widths = range(1, most + 1)
     if not others:
         return [costs.of(width) + token_s * width for width in widths]
     share_s = costs.of(others + 1) / (others + 1)
-    own_s = [0.0, *(costs.of(width) for width in widths[:-1])]
+    own_s = [0.0, *(costs.of(drafting * width) / drafting for width in widths[:-1])]
     return [share_s + each + token_s * width for width, each in zip(widths, own_s, strict=True)]
 
 
 def could_pay(costs: PassCosts, count: int, longest: int) -> bool:
-    """Return whether one of `count` sequences could gain by a draft of which every token is accepted."""
-    seconds = shared_s(costs, count - 1, longest + 1)
-    return best_length([1.0] * longest, seconds)[1] > WORTH_TRYING / seconds[0]
+    """Return whether one of `count` sequences could gain by a draft of which every token is accepted, alone or with all."""
+    ways = (shared_s(costs, count - 1, longest + 1, drafting=drafting) for drafting in (1, count))
+    sure = [1.0] * longest
+    return any(best_length(sure, each)[1] > WORTH_TRYING / each[0] for each in ways)
 
 
 def draft_model_could_win(

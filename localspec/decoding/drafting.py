@@ -25,6 +25,7 @@ from localspec.decoding.policy import (
     AdaptivePolicy,
     FixedPolicy,
     Policy,
+    Sharing,
     plain_policy,
 )
 from localspec.decoding.round import OFF
@@ -49,7 +50,7 @@ class Drafting:
         shared: what is kept for drafters, by their names; see `Keeper`.
         has_heads: whether `draft_models` are heads.
         branches: most branches of a pass of the target.
-        running: slots of the sequences that are answering.
+        sharing: the sequences that are answering.
     """
 
     count: int
@@ -61,7 +62,7 @@ class Drafting:
     shared: Mapping[str, Any] = field(default_factory=dict)
     has_heads: bool = False
     branches: int = 0
-    running: set[int] = field(default_factory=set)
+    sharing: Sharing = field(default_factory=Sharing)
 
     def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
         """Return a policy without memories for one sequence.
@@ -75,7 +76,7 @@ class Drafting:
         """
         mode = draft_mode(mode) if isinstance(mode, str) else mode
         if mode.kind == OFF or self.longest == 0:
-            return plain_policy()
+            return plain_policy(self.sharing, slot)
         lacks = ""
         if mode.needs_draft_model and (self.draft_models is None or self.has_heads):
             lacks = "a draft model: no draft model is loaded"
@@ -89,7 +90,8 @@ class Drafting:
         if mode.kind != AUTO or self.costs is None:
             entry = drafters()[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
             length = min(mode.draft_length or entry.usual_length, self.longest)
-            return FixedPolicy(self._drafter(entry, slot, fixed=True), length)
+            drafter = self._drafter(entry, slot, fixed=True)
+            return FixedPolicy(drafter, length, self.sharing, slot)
         longest = min(self.longest, LONGEST_DRAFT)
         able = [
             self._drafter(entry, slot, fixed=False)
@@ -98,7 +100,7 @@ class Drafting:
         ]
         target, measured = self.costs.target, self.costs.at_best < AT_BEST
         best = best_yield(self.costs, longest) if measured else inf
-        return AdaptivePolicy(target, longest, able, self.branches, self.running, slot, best)
+        return AdaptivePolicy(target, longest, able, self.branches, self.sharing, slot, best)
 
     def _lacks(self, entry: DrafterEntry) -> bool:
         """Return whether what a drafter keeps is not there."""

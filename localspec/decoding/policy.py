@@ -39,6 +39,12 @@ _FRUITLESS = 5
 """Rounds in a row without any accepted token after which a drafter pauses: the text has changed."""
 _PAUSE, _MOST_FAILURES = 8, 6
 """Tokens of a pause for each plain step that was lost; doubled with every failure, so often at most."""
+_BORNE = 0.02
+"""Of the time of a sequence that does not draft, what drafts of others may take; answers are to keep 97 % of their speed."""
+_MOST_BORNE = 4.0
+"""Plain rounds that are remembered of what a sequence may still lose, or has lost."""
+_SHARING_MEMORY, _SELDOM = 4, 0.2
+"""Rounds after which what one did counts 1/e; and the share of them in which one drafts that bears drafts of others as its own."""
 _AT_BEST = tuple(accumulate(0.9**place for place in range(LONGEST_DRAFT + 1)))
 """Tokens by the length of a draft, on text that a draft model knows well: where not even those would pay, none is drafted."""
 
@@ -114,6 +120,87 @@ class Budget:
             self._peaks.popleft()
 
 
+@dataclass(slots=True)
+class _Sequence:
+    """One that is answering; shares are of its last rounds."""
+
+    able: float = 0.0
+    drafts: float = 0.0
+    left: float = 0.0  # plain rounds that drafts of others may still take of its time
+    taken: float = 0.0  # by all drafts, as of its last round
+
+
+class Sharing:
+    """The sequences that share passes now, by their slots.
+
+    A draft lengthens the pass of all. Those that draft themselves are not asked; from another one, drafts take a small share of its
+    time, beyond what its own gained.
+    """
+
+    def __init__(self) -> None:
+        self._running = dict[int, _Sequence]()
+        self._taken = 0.0
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._running)
+
+    def begin(self, slot: int, *, drafts: bool = False) -> None:
+        """Let one share passes.
+
+        Args:
+            slot: its slot.
+            drafts: whether it drafts whatever that costs.
+        """
+        self._running[slot] = _Sequence(float(drafts), float(drafts), taken=self._taken)
+
+    def end(self, slot: int) -> None:
+        """Let one share passes no more."""
+        self._running.pop(slot, None)
+
+    def able(self, slot: int) -> float:
+        """Return how many are expected to have something to draft, this one among them."""
+        return 1 + sum(each.able for each in self._others(slot))
+
+    def drafting(self, slot: int) -> float:
+        """Return how many are expected to draft, this one among them."""
+        return 1 + sum(each.drafts for each in self._others(slot))
+
+    def bearable(self, slot: int) -> float:
+        """Return the plain rounds that a draft of one may take of the others' time."""
+        asked = (each.left for each in self._others(slot) if each.drafts < _SELDOM)
+        return min(asked, default=inf)
+
+    def settle(
+        self,
+        slot: int,
+        confirmed: int,
+        rounds: float = 0.0,
+        drafts: tuple[bool, bool] | None = None,
+    ) -> None:
+        """Count a round of one.
+
+        Args:
+            slot: its slot.
+            confirmed: tokens that it confirmed.
+            rounds: what its draft took of everybody's time, in plain rounds.
+            drafts: whether it had something to draft, and whether that was found to pay if all drafted that are able to; None
+                where that does not change.
+        """
+        if (one := self._running.get(slot)) is None:
+            return
+        self._taken += rounds
+        gained = confirmed - 1 + _BORNE - (self._taken - one.taken)
+        one.left = min(max(one.left + gained, -_MOST_BORNE), _MOST_BORNE)
+        one.taken = self._taken
+        if drafts is not None:
+            one.able += (drafts[0] - one.able) / _SHARING_MEMORY
+            one.drafts += (drafts[1] - one.drafts) / _SHARING_MEMORY
+
+    def _others(self, slot: int) -> list[_Sequence]:
+        return [each for other, each in self._running.items() if other != slot]
+
+
 class DraftLedger:
     """What the drafts of one drafter earned, and when it is tried again after they did not pay.
 
@@ -165,7 +252,7 @@ class AdaptivePolicy:
         longest: most tokens of a draft.
         drafters: of equal rates the first is taken.
         branches: most second choices that a pass may verify beside a draft.
-        running: slots of the sequences that share passes now, this one among them while it answers.
+        sharing: the sequences that share passes now, this one among them while it answers.
         slot: of this sequence.
         best_yield: tokens that a plain step's time of draft passes yields at best: no try is expected to yield more.
     """
@@ -174,7 +261,7 @@ class AdaptivePolicy:
     longest: int
     drafters: Sequence[Drafter]
     branches: int = 0
-    running: set[int] = field(default_factory=set)
+    sharing: Sharing = field(default_factory=Sharing)
     slot: int = 0
     best_yield: float = inf
     name = "auto"
@@ -186,7 +273,7 @@ class AdaptivePolicy:
         }
         self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0
-        self._planned, self._verified_s = PLAIN, [0.0]
+        self._planned, self._verified_s, self._drafts = PLAIN, [0.0], (False, False)
         # Tokens that the next pass evaluates again: an accepted branch, which the cache does not keep.
         self._again = self._checked = self._since_plain = 0
 
@@ -198,7 +285,7 @@ class AdaptivePolicy:
         self._again = 0
         if self._since_plain > _OLD:
             self._checked = min(self._checked, _CHECKED - 1)
-        self.running.add(self.slot)
+        self.sharing.begin(self.slot)
         self._costs.check()
         for ledger in self._ledgers.values():
             ledger.begin()
@@ -207,26 +294,45 @@ class AdaptivePolicy:
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         """Plan the round that promises most; see `Policy`."""
-        self._planned = best = PLAIN
+        self._planned, self._drafts = PLAIN, (False, False)
         most = min(room - 1, self.longest - self._again)
         if most <= 0:
             return PLAIN
-        self._verified_s = verify_s = self._verify_s(most, self._again)
-        rate, left = 1 / verify_s[0], self._budget.left
-        for drafter in self.drafters:
+        forecasts, sharing, bearable = self._forecasts(tokens), self.sharing, inf
+        drafting = 1.0
+        if self._shares:
+            self._verified_s = self._verify_s(most, drafting=sharing.able(self.slot))
+            wants = self._best(forecasts, bearable).draft_length > 0
+            self._drafts = bool(forecasts), wants
+            if not wants:
+                return PLAIN
+            drafting = sharing.drafting(self.slot)
+            bearable = len(sharing) * sharing.bearable(self.slot)
+        self._verified_s = self._verify_s(most, self._again, drafting)
+        self._planned = self._best(forecasts, bearable)
+        return self._planned
+
+    def _forecasts(self, tokens: Sequence[int]) -> list[tuple[Drafter, DraftForecast]]:
+        """Return what the drafters expect that do not pause."""
+        able = [each for each in self.drafters if self._ledgers[each.name].pause <= 0]
+        forecasts = ((each, each.forecast(tokens)) for each in able)
+        return [(drafter, forecast) for drafter, forecast in forecasts if forecast is not None]
+
+    def _best(self, forecasts: Sequence[tuple[Drafter, DraftForecast]], bearable: float) -> Plan:
+        """Return what promises most, of what takes no more plain steps than are bearable, in which the budget has a say, too."""
+        verify_s = self._verified_s
+        best, rate, left = PLAIN, 1 / verify_s[0], self._budget.left
+        for drafter, forecast in forecasts:
             ledger = self._ledgers[drafter.name]
-            forecast = None if ledger.pause > 0 else drafter.forecast(tokens)
-            if forecast is None:
-                continue
             reserved = max(0.0, drafter.reserve - max(0.0, ledger.gained))
-            affordable_s = (1 + left - reserved) * verify_s[0] - forecast.start_s
+            steps = 1 + min(left - reserved, bearable)
+            affordable_s = steps * verify_s[0] - forecast.start_s
             if forecast.step_s:
                 plan = self._growing(drafter, forecast, verify_s, affordable_s)
             else:
                 plan = self._copied(drafter, forecast, verify_s, affordable_s)
             if plan.rate > rate and plan.draft_length:
                 best, rate = plan, plan.rate
-        self._planned = best
         return best
 
     def _copied(
@@ -270,7 +376,7 @@ class AdaptivePolicy:
     def learn(self, done: Round) -> None:
         """Take in what the round confirmed and cost."""
         draft, spent, confirmed, steps = done.draft, done.spent, done.verdict.confirmed, 1.0
-        ledger, forecast = self._ledgers.get(draft.drafter), self._planned.forecast
+        ledger, forecast, own = self._ledgers.get(draft.drafter), self._planned.forecast, 0.0
         for each in self._ledgers.values():
             each.pause -= confirmed
             if done.accepted and each is not ledger and each.rounds:
@@ -286,12 +392,15 @@ class AdaptivePolicy:
             expected_s = verify_s[done.width - 1] + start_s + draft.passes * forecast.step_s
             took_s = expected_s if shares else spent.round_s + self._costs.return_s
             steps = min(max(took_s, expected_s / _DISTURBED), expected_s * _DISTURBED) / plain_s
+            own = expected_s / verify_s[0] - 1
             ledger.gained += confirmed - steps
             if draft.passes:
                 ledger.settle(confirmed, steps * (1 - spent.draft_prefill_s / spent.round_s))
         self._checked += not draft.passes
         self._since_plain += confirmed
         self._budget.settle(confirmed, steps)
+        rounds = own / len(self.sharing) if self._shares else 0.0
+        self.sharing.settle(self.slot, confirmed, rounds, self._drafts)
         if not self._shares:
             self._costs.add(done.width + self._again, spent.verify_s)
         self._again = int(done.verdict.branch is not None)
@@ -300,17 +409,18 @@ class AdaptivePolicy:
 
     def end(self) -> None:
         """End a reply: its passes are no longer shared."""
-        self.running.discard(self.slot)
+        self.sharing.end(self.slot)
 
     @property
     def _shares(self) -> bool:
         """Whether others share its passes, whose time is everybody's."""
-        return len(self.running) > 1
+        return len(self.sharing) > 1
 
-    def _verify_s(self, most: int, again: int = 0) -> list[float]:
-        """Return the seconds of verifying up to so many drafted tokens, from 0 on."""
+    def _verify_s(self, most: int, again: int = 0, drafting: float = 1.0) -> list[float]:
+        """Return the seconds of verifying up to so many drafted tokens, from 0 on, where so many draft that share passes."""
         if self._shares:
-            return shared_s(self.target, len(self.running) - 1, most + 1, self._sample_s)
+            others = len(self.sharing) - 1
+            return shared_s(self.target, others, most + 1, self._sample_s, drafting)
         return self._costs.upto(most + 1, again, self._sample_s)
 
 
@@ -320,14 +430,20 @@ class FixedPolicy:
     Args:
         drafter: proposes in every round.
         draft_length: how far.
+        sharing: the sequences that share passes now.
+        slot: of this sequence.
     """
 
-    def __init__(self, drafter: Drafter, draft_length: int) -> None:
+    def __init__(
+        self, drafter: Drafter, draft_length: int, sharing: Sharing | None = None, slot: int = 0
+    ) -> None:
         self.drafter, self.name = drafter, drafter.name
         self._plan = Plan(drafter, draft_length)
+        self._sharing, self._slot = Sharing() if sharing is None else sharing, slot
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply."""
+        self._sharing.begin(self._slot, drafts=self._plan.draft_length > 0)
         self.drafter.begin(tokens, chooser)
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:  # noqa: ARG002 - the protocol's signature
@@ -336,12 +452,14 @@ class FixedPolicy:
 
     def learn(self, done: Round) -> None:
         """Let the drafter follow the text."""
+        self._sharing.settle(self._slot, done.verdict.confirmed)
         self.drafter.learn(done)
 
     def end(self) -> None:
-        """End a reply: nothing is to be done."""
+        """End a reply: its passes are no longer shared."""
+        self._sharing.end(self._slot)
 
 
-def plain_policy() -> FixedPolicy:
+def plain_policy(sharing: Sharing | None = None, slot: int = 0) -> FixedPolicy:
     """Return a policy that never drafts."""
-    return FixedPolicy(PLAIN.drafter, 0)
+    return FixedPolicy(PLAIN.drafter, 0, sharing, slot)

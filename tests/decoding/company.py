@@ -12,7 +12,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
-from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, Sharing
 from localspec.decoding.round import Round, StopReason
 from localspec.decoding.scheduler import Ended, Scheduler, Sequences
 from localspec.errors import PassFailed
@@ -158,7 +158,7 @@ class Company:
             shared_chunk=random.choice((None, None, 1, 3, 8)),
             on_chunk=self._on_chunk,
         )
-        self._answering: set[int] = set()
+        self._answering = Sharing()
         self._waiting = draw_lines(random, base, random.randint(1, 2 * self._count))
         self._running: dict[int, Running] = {}
         self._to_stop: set[int] = set()

@@ -81,10 +81,12 @@ def test_costs_of_all_widths_are_those_of_each() -> None:
     shared = shared_s(FLAT, 3, 6, token_s=0.1)
     assert shared[0] == pytest.approx(FLAT.of(4) / 4 + 0.1)
     assert shared[5] == pytest.approx(FLAT.of(4) / 4 + FLAT.of(5) + 0.6)
+    together = shared_s(FLAT, 3, 6, drafting=2)
+    assert together[5] == pytest.approx(FLAT.of(4) / 4 + FLAT.of(10) / 2), "two share that pass"
     assert not could_pay(LINEAR, 1, 31)
     paying = [could_pay(FLAT, count, 31) for count in range(1, 60)]
     assert paying == sorted(paying, reverse=True), "once it does not pay, it never does"
-    assert paying.index(False) == 27
+    assert paying.index(False) == 54, "alone 27"
 
 
 # What could pay.

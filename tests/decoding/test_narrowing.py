@@ -14,7 +14,7 @@ from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, Sharing, plain_policy
 from localspec.decoding.scheduler import Scheduler
 from localspec.options import SamplingParams
 from tests.toy import CachedModel, Reply, Stopwatch, Table, ToySequences, to_its_end
@@ -35,7 +35,7 @@ def counting() -> Table:
 @cache
 def said_by(count: int, costs: PassCosts, kind: str, said: int = 200) -> tuple[float, float]:
     """Return what so many say at once: tokens drafted a round, and confirmed a second, by a clock that goes on by what passes cost."""
-    clock, answering = Stopwatch(0.0), set[int]()
+    clock, sharing = Stopwatch(0.0), Sharing()
     views = [CachedModel(counting(), 400) for _ in range(count)]
     sequences = ToySequences(views)
 
@@ -49,9 +49,9 @@ def said_by(count: int, costs: PassCosts, kind: str, said: int = 200) -> tuple[f
     made: list[Policy] = []
     for slot, view in enumerate(views):
         policies: dict[str, Policy] = {
-            "auto": AdaptivePolicy(costs, 31, [LookupDrafter(())], 0, answering, slot),
-            "off": plain_policy(),
-            "always": FixedPolicy(LookupDrafter(()), 7),
+            "auto": AdaptivePolicy(costs, 31, [LookupDrafter(())], 0, sharing, slot),
+            "off": plain_policy(sharing, slot),
+            "always": FixedPolicy(LookupDrafter(()), 7, sharing, slot),
         }
         made.append(policies[kind])
         prompt = [(slot + i) % CYCLE + 1 for i in range(6 * CYCLE)]

@@ -10,12 +10,20 @@ from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.draft_length import Worth, best_length
 from localspec.decoding.drafters.drafter import DraftForecast, Plan
 from localspec.decoding.model import Logits, Pass
-from localspec.decoding.policy import MOST_LOST, AdaptivePolicy, Budget
+from localspec.decoding.policy import (
+    MOST_LOST,
+    AdaptivePolicy,
+    Budget,
+    Policy,
+    Sharing,
+    plain_policy,
+)
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from tests.toy import GREEDY, Unforeseen
 
 STAIRS = PassCosts((1, 2, 3, 4, 8, 32), (1.0, 1.8, 2.4, 1.5, 2.0, 8.0))
 FLAT = PassCosts((1, 32), (1.0, 1.31))
+PLAIN_ROUND = Round(Draft(), Verdict(0, 2), (2,), Spent(verify_s=1.0))
 
 
 @dataclass
@@ -148,7 +156,7 @@ def test_drafts_that_come_true_grow_and_beside_others_they_pay_a_pass() -> None:
         lengths.append(policy.plan([0, 0], 100).draft_length)
         played(policy, 1.0, 1, FLAT, 0.01)
     assert (lengths[0], lengths, lengths[-1]) == (1, sorted(lengths), 31)
-    answering: set[int] = set()
+    answering = Sharing()
     first, *others = [AdaptivePolicy(FLAT, 31, [Knowing()], 0, answering, n) for n in range(3)]
     first.begin([0, 0], GREEDY)
     alone = first.plan([0, 0], 100).draft_length
@@ -160,6 +168,46 @@ def test_drafts_that_come_true_grow_and_beside_others_they_pay_a_pass() -> None:
     for each in others:
         each.end()
     assert first.plan([0, 0], 100).draft_length == alone > 0
+
+
+@pytest.mark.parametrize("costs", [FLAT, STAIRS])
+def test_drafts_take_little_of_the_time_of_those_that_do_not_draft(costs: PassCosts) -> None:
+    sharing = Sharing()
+    plain = [plain_policy(sharing, slot) for slot in (0, 1)]
+    drafting = [AdaptivePolicy(costs, 31, [Knowing()], 0, sharing, slot) for slot in (2, 3)]
+    policies: list[Policy] = [*plain, *drafting]
+    for policy in policies:
+        policy.begin([0, 0], GREEDY)
+    rounds, taken, widest = 400, 0.0, 0
+    for _ in range(rounds):
+        for silent in plain:
+            silent.learn(PLAIN_ROUND)
+        lengths = []
+        for each in drafting:
+            lengths.append(each.plan([0, 0], 1000).draft_length)
+            played(each, 1.0, 1, costs)
+        widest = max(widest, *lengths)
+        taken += costs.of(sum(lengths)) / costs.of(4) if any(lengths) else 0.0
+    assert widest > 0
+    assert taken / rounds < 0.03
+    plain[0].end()
+    plain[1].end()
+    assert min(each.plan([0, 0], 1000).draft_length for each in drafting) > 4, "nobody is asked"
+
+
+def test_who_gained_by_drafts_bears_those_of_others() -> None:
+    sharing = Sharing()
+    policies = [AdaptivePolicy(FLAT, 31, [Knowing()], 0, sharing, slot) for slot in (0, 1)]
+    for each in policies:
+        each.begin([0, 0], GREEDY)
+    first, other = policies
+    for _ in range(9):
+        other.learn(PLAIN_ROUND)
+    assert first.plan([0, 0], 1000).draft_length == 0, "the other one does not draft"
+    played(other, 1.0, 30, FLAT)
+    for _ in range(12):
+        other.learn(PLAIN_ROUND)
+    assert first.plan([0, 0], 1000).draft_length > 4
 
 
 def test_the_first_of_equals_leaves_others_its_reserve() -> None:

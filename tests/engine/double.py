@@ -54,7 +54,7 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.draft_mode import draft_mode
-from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, plain_policy
+from localspec.decoding.policy import AdaptivePolicy, FixedPolicy, Policy, Sharing, plain_policy
 from localspec.engine.child import serve
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.messages import Held
@@ -189,9 +189,9 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Scripted:
         for _ in targets.views
     ]
     if document.get("clients") and costs is not None:
-        running = set[int]()
+        sharing = Sharing()
         policies = [
-            AdaptivePolicy(costs.target, 15, [ClientDrafter({END})], 0, running, slot)
+            AdaptivePolicy(costs.target, 15, [ClientDrafter({END})], 0, sharing, slot)
             for slot in range(len(targets.views))
         ]
     assistant = Assistant(models, policies, notes=tuple(document.get("notes", ())))
