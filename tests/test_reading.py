@@ -1,23 +1,24 @@
 """A plain copy reads for a whole assistant: one prompt has one text, in a cold start as later."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.launch.load import load
-from localspec.llama.sequences import LlamaSequences
+from localspec.launch.load import _Loading, load
+from localspec.llama.batch import Part
+from localspec.llama.native_context import NativeContext
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.plan.load_plan import LoadPlan
 from localspec.plan.make import make_plan
 from localspec.plan.reading import ReadingRule
 from tests.support.mixtures import mixture
 from tests.support.speaking import forget
-from tests.waiting import until
 
 TEXT = "The bridge has five arches, and the widest of them spans 22 metres. "
 PROMPTS = ["Why?", TEXT, TEXT * 4, TEXT * 9]
@@ -61,10 +62,30 @@ def test_a_cold_start_says_what_a_warm_one_says(path: Path, draft: str) -> None:
         cold.close()
 
 
-def test_a_core_is_kept_for_repacking_no_longer_than_that_takes(path: Path) -> None:
+def test_nothing_is_repacked_while_the_first_prompt_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, events = threading.Event(), list[str]()
+    decode, pauses = NativeContext.decode, _Loading._pauses
+
+    def reading(context: NativeContext, parts: Sequence[Part]) -> None:
+        asked.set()
+        if len(events) == 0:
+            time.sleep(0.2)
+        decode(context, parts)
+        events.append("read")
+
+    def repacking(loading: _Loading, share: float) -> None:
+        asked.wait()
+        pauses(loading, share)
+        events.append("repacked")
+
+    monkeypatch.setattr(NativeContext, "decode", reading)
+    monkeypatch.setattr(_Loading, "_pauses", repacking)
     with closing(load(planned(path), at_once=True).assistant) as cold:
-        spare = cast("LlamaSequences", cold.models.targets).native.spare
-        assert until(lambda: spare.reserved == 0)
+        cold.reply(TEXT, ReplyOptions(seed=3, max_tokens=2), raw=True)
+    assert events[0] == "read"
+    assert events.index("repacked") < len(events) - 1, "the second token is of the repacked weights"
 
 
 def test_one_that_is_closed_before_its_weights_are_repacked_ends(path: Path) -> None:

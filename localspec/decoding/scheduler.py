@@ -156,6 +156,7 @@ class Scheduler(Generic[T]):
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._all_s = 0.0
+        self._begun = False  # a first token came, and the rounds of this step are still to be made
         self._encodes: int | None = None  # the slot whose picture or sound is evaluated now
 
     @property
@@ -194,9 +195,16 @@ class Scheduler(Generic[T]):
             running.generator.close()
 
     def step(self) -> list[Ended[T]]:
-        """Make a chunk of prompts, and one round of every sequence that is ready; return what has ended."""
+        """Make a chunk of prompts, and one round of every sequence that is ready; return what has ended.
+
+        A prompt's first token ends a step, and the next one makes its rounds.
+        """
         ended = self._end_cancelled() if self._cancelled else []
-        ended += self._feed_prompts()
+        if not self._begun:
+            ended += self._feed_prompts()
+            if self._begun:
+                return ended  # who reads it need not wait for the next pass
+        self._begun = False
         while drafting := self._ready(Role.DRAFT_MODEL):
             ended += self._passes(Role.DRAFT_MODEL, drafting)
         if verifying := self._ready(Role.TARGET):
@@ -265,6 +273,7 @@ class Scheduler(Generic[T]):
         # A pass with rows would encode all pictures before it, and others would wait for all of them.
         if left <= most and request.rows and not self._lacks_media(slot, left):
             running.missing = left  # what another one has is copied
+            self._begun |= request.role is Role.TARGET
             return self._merged(request.role, [slot])
         if left == 0:
             return self._resumed(slot, NO_ROWS)

@@ -1,5 +1,6 @@
 """Load: a plan becomes a runtime: models, their sequences, what passes cost, and the assistant that answers."""
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
@@ -172,10 +173,12 @@ class _Loading:
     repacked: "Future[LlamaModel] | None" = None
     others: Executor | None = None
     ends: CancelFlag = field(default_factory=CancelFlag)
+    may_repack: threading.Event = field(default_factory=threading.Event)
 
     def close(self) -> None:
         """Free the weights and every context, and give their memory back to the system."""
         self.ends.set()
+        self.may_repack.set()
         if self.others is not None:
             self.others.shutdown()
         for model in reversed(self.models):
@@ -187,7 +190,8 @@ class _Loading:
         plan = self.plan
         mtp = plan.heads is not None and plan.heads.is_mtp
         if self._begins_plain():
-            load = partial(self._loaded, plan.target, plan.options, self.ends)
+            load = partial(self._loaded, plan.target, plan.options, self.ends, self._pauses)
+            self.may_repack.set()
             self.repacked = self._beside(load)
             self._identify(plan.target)
             target = self._plain_copy(self.cancel)
@@ -332,6 +336,15 @@ class _Loading:
             self.plain_model = self._loaded(self.plan.target, self.plan.options, cancel, plain=True)
         return self.plain_model
 
+    def _read_first(self) -> LlamaModel:
+        """Return the plain copy for a prompt, and repack nothing more before it is read: it has all cores."""
+        self.may_repack.clear()
+        return self._plain_copy(self.ends)
+
+    def _pauses(self, _share: float) -> None:
+        """Hold up repacking, between two tensors, while a first prompt is read."""
+        self.may_repack.wait()
+
     def _beside(self, make: Callable[[], T]) -> "Future[T]":
         """Have something made in a thread."""
         initialise()  # which no two threads do at once
@@ -343,17 +356,16 @@ class _Loading:
         self, repacked: "Future[LlamaModel]", targets: LlamaSequences, options: LoadOptions
     ) -> Callable[[], NativeContext | None]:
         """Return what waits for the context of the repacked weights, see `LlamaSequences`."""
-        first, spare = targets.native, targets.native.spare
-        spare.reserved = 1
+        first = targets.native
 
         def made() -> NativeContext:
             rows = targets.native.max_rows
             return NativeContext(repacked.result(), self.cancel, options, rows, beside=first)
 
         context = self._beside(made)
-        context.add_done_callback(lambda _: setattr(spare, "reserved", 0))
 
         def waited() -> NativeContext | None:
+            self.may_repack.set()
             try:
                 while not context.done():
                     wait([context], _LOOK_S)
@@ -378,6 +390,7 @@ class _Loading:
         if self.plain_model is None:
             load = self._beside(load).result
         if self.repacked is not None:
+            load = self._read_first
             targets.views[0].n_ctx = wanted_n_ctx(targets.views[0].model, options)
         keeps, n_ctx = len(targets.views) > 1, targets.views[0].n_ctx
         targets.reader = PromptReader(

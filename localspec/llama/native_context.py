@@ -299,7 +299,6 @@ class NativeContext:
             raise Cancelled
         if self._gives_way:
             most = self.spare.threads(time.monotonic())
-            most = max(1, min(most, max(self._threads, self._threads_batch) - self.spare.reserved))
             native.llama_set_n_threads(
                 handle, min(self._threads, most), min(self._threads_batch, most)
             )

@@ -93,7 +93,6 @@ class SpareCores:
 
     Attributes:
         gave_way: whether a pass ever had fewer than `wanted`.
-        reserved: cores that this process needs for something else.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class SpareCores:
         self._pause = pause
         self._before: CoreUsage | None = None
         self._ended_s: float | None = None
-        self.gave_way, self.reserved = False, 0
+        self.gave_way = False
 
     def threads(self, now_s: float) -> int:
         """Return how many threads the next pass should have, from 1 to `wanted`.

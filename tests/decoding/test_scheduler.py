@@ -101,26 +101,26 @@ Script = tuple[tuple[int, int] | int | str, ...]
             for how in ({"most_rows": 2}, {"n_batch": 2})
         ),
         # A prompt has the chunks that it has alone.
-        ((2, {"n_batch": 16}), ((0, 1), 1, "now", (1, 37), 3), [{1: 16}, {0: 1}, {1: 16}, {0: 1}, {1: 5}, {0: 1, 1: 1}]),
+        ((2, {"n_batch": 16}), ((0, 1), 2, "now", (1, 37), 4), [{1: 16}, {0: 1}, {1: 16}, {0: 1}, {1: 5}, {0: 1, 1: 1}]),
         # Where nobody is answered it is cut into whole ones; beside an answer into short ones, if that is asked for,
         ((2, {"chunk": 4, "n_batch": 16}), ((1, 17), 1), [{1: 16}, {1: 1}]),
-        ((3, {"chunk": 4, "n_batch": 16}), ((0, 20), (1, 20), (2, 20), 3), [{0: 16}, {0: 4}, {0: 1}, {1: 4}]),
+        ((3, {"chunk": 4, "n_batch": 16}), ((0, 20), (1, 20), (2, 20), 4), [{0: 16}, {0: 4}, {0: 1}, {1: 4}]),
         # and the last chunk takes what would not be worth a pass of its own.
         (
             (2, {"chunk": 4, "n_batch": 16}),
-            ((1, 17), 2, "now", (0, 9), 3),
+            ((1, 17), 3, "now", (0, 9), 4),
             [{0: 4}, {1: 1}, {0: 5}, *[{0: 1, 1: 1}] * 2],
         ),
         # Short prompts share what a long one may hold up: a third would be more than a chunk.
         (
             (4, {"chunk": 8, "n_batch": 16}),
-            ((3, 1), 2, "now", (0, 4), (1, 4), (2, 4), 2),
+            ((3, 1), 3, "now", (0, 4), (1, 4), (2, 4), 4),
             [{0: 4}, {1: 4}, {0: 1, 1: 1, 3: 1}, {2: 4}, {0: 1, 1: 1, 2: 1, 3: 1}],
         ),
         # A short prompt goes before the rest of a long one; of those about as long the first.
         ((2, {"n_batch": 4}), ((0, 60), 1, (1, 5), 3), [{0: 4}, {1: 4}, {1: 1}]),
         ((2, {"n_batch": 4}), ((0, 30), (1, 20), 7), [{0: 4}] * 7),
-        ((3, {"n_batch": 4}), ((2, 12), (0, 12), (1, 12), 4), [{2: 4}, {2: 4}, {2: 4}, {2: 1}, {0: 4}]),
+        ((3, {"n_batch": 4}), ((2, 12), (0, 12), (1, 12), 5), [{2: 4}, {2: 4}, {2: 4}, {2: 1}, {0: 4}]),
     ],
 )  # fmt: skip
 def test_passes_are_made_as_prompts_and_answers_need_them(
@@ -137,11 +137,30 @@ def test_passes_are_made_as_prompts_and_answers_need_them(
     assert bench.evaluated()[: len(passes)] == passes
 
 
+def test_a_first_token_is_there_before_the_next_pass_and_holds_nobody_up() -> None:
+    bench, came = Bench(2), list[tuple[int, int]]()
+
+    def asking(slot: int) -> Asking:
+        for count in range(3):
+            yield Pass(Role.TARGET, [1] * (4 + count), 1)
+            came.append((slot, count))
+        return "done"
+
+    bench.start(0, asking(0))
+    bench.step()
+    assert came == [(0, 0)], "who waits for it gets it now"
+    bench.start(1, asking(1))
+    bench.steps(2)
+    assert came == [(0, 0), (0, 1), (1, 0)], "a round comes before another prompt"
+    bench.until()
+    assert bench.evaluated() == [{0: 4}, {0: 1}, {1: 4}, {0: 1, 1: 1}, {1: 1}]
+
+
 def test_what_is_asked_for_is_made_as_one_pass_of_each_model_and_chunks_are_reported() -> None:
     bench = Bench(3)
     for slot in range(3):
         bench.start(slot, writes([slot, 1], rounds=9, drafts=2))
-    bench.steps(4)
+    bench.steps(7)
     for role in Role:
         bench.evaluated(role)
     bench.step()
