@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from localspec.decoding.costs import PairCosts, PassCosts, could_pay, draft_model_could_win
-from localspec.decoding.drafters.register import uses_passes
+from localspec.decoding.draft_mode import AUTO
+from localspec.decoding.drafters.register import WITHOUT_MODEL, uses_passes
 from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.decoding.round import OFF, Round
 from localspec.decoding.stats import AcceptanceCounts, expected_speed_up
@@ -47,7 +48,8 @@ def reason(
         return f"on: {names} drafted in {len(drafted)} of {len(rounds)} rounds"
     if drafter != OFF and all(each.is_first for each in rounds):
         return "off: it ended before anything could be drafted"
-    return f"off: {_why_idle(drafter, others, costs, chance)[1]}"
+    short, detail = _why_idle(drafter, others, costs, chance)
+    return f"off: {short}{detail}"
 
 
 def no_drafting(
@@ -69,22 +71,24 @@ def no_drafting(
 def _why_idle(
     drafter: str, others: int, costs: PairCosts | None, chance: float | None
 ) -> tuple[str, str]:
-    """Return why nothing was drafted, in a few words and as a sentence."""
-    if drafter == OFF:
-        why = "it was asked for without drafts, or the model cannot take them back"
-        return "it is switched off", why
+    """Return why nothing was drafted, in a few words, and what a sentence says behind these."""
+    kind = drafter.partition(":")[0]
+    if kind == OFF:
+        return "it is switched off", ", or the model cannot take drafts back"
+    nothing = "nothing to look up", " that was worth it"
     sure = costs is None or costs.sure
     slower = "would be slower here" if sure else "measured while the machine was busy"
     where = f"beside {others} other{'s'[: others > 1]} " if others else ""
     if costs is not None and not could_pay(costs.target, others + 1, LONGEST_DRAFT):
-        return slower, f"{where}a draft costs more than it could confirm"
-    nothing = "the text had nothing to look up that was worth it"
+        return slower, f": {where}a draft costs more than it could confirm"
     if costs is None or costs.draft_model is None:
-        return "nothing to look up", nothing
+        looks_up = kind in {AUTO, WITHOUT_MODEL}
+        return nothing if looks_up else (f"{kind} had nothing to draft", "")
     if not draft_model_could_win(costs, LONGEST_DRAFT, others + 1):
-        return slower, f"{where}a draft of this model costs more than it confirms, and {nothing}"
+        detail = f"{where}a draft of this model costs more than it confirms, and there was {''.join(nothing)}"
+        return slower, f": {detail}"
     note = "" if others else _note(costs, chance)
-    return slower, note or "no draft promised to confirm more than it costs"
+    return slower, f": {note or 'no draft promised to confirm more than it costs'}"
 
 
 def chance_of_acceptance(rounds: Sequence[Round]) -> float | None:

@@ -68,24 +68,27 @@ BESIDE = "beside 4 others a draft"
 
 
 @pytest.mark.parametrize(
-    ("drafter", "others", "costs", "short", "sentence"),
+    ("drafter", "others", "costs", "short", "detail"),
     [
-        ("off", 4, None, "it is switched off", "it was asked for without drafts"),
-        ("auto", 0, None, "nothing to look up", "the text had nothing to look up"),
-        ("auto", 1, PairCosts(FLAT), "nothing to look up", "the text had nothing to look up"),
-        ("auto", 4, PairCosts(STEEP), "would be slower here", f"{BESIDE} costs more than"),
-        ("auto", 4, PairCosts(FLAT, DEAR), "would be slower here", f"{BESIDE} of this model costs"),
-        ("auto", 1, PairCosts(FLAT, CHEAP), "would be slower here", "no draft promised to"),
-        ("auto", 0, DEAR_PAIR, "would be slower here", "a draft of this model costs more"),
-        ("auto", 0, PairCosts(FLAT, CHEAP, sure=False), "measured while the machine was busy", "no draft promised to"),
+        ("off", 4, None, "it is switched off", ", or the model cannot take drafts back"),
+        ("auto", 0, None, "nothing to look up", " that was worth it"),
+        ("auto", 1, PairCosts(FLAT), "nothing to look up", " that was worth it"),
+        ("auto", 4, PairCosts(STEEP), "would be slower here", f": {BESIDE} costs more than"),
+        ("auto", 4, PairCosts(FLAT, DEAR), "would be slower here", f": {BESIDE} of this model costs"),
+        ("auto", 1, PairCosts(FLAT, CHEAP), "would be slower here", ": no draft promised to"),
+        ("auto", 0, DEAR_PAIR, "would be slower here", ": a draft of this model costs more"),
+        ("auto", 0, PairCosts(FLAT, CHEAP, sure=False), "measured while the machine was busy", ": no draft promised to"),
+        ("auto", 4, PairCosts(STEEP, sure=False), "measured while the machine was busy", f": {BESIDE} costs more"),
+        ("lookup", 0, PairCosts(FLAT), "nothing to look up", " that was worth it"),
+        ("forced:3", 0, None, "forced had nothing to draft", ""),
     ],
 )  # fmt: skip
-def test_why_nothing_was_drafted(
-    drafter: str, others: int, costs: PairCosts | None, short: str, sentence: str
+def test_why_nothing_was_drafted_is_the_same_in_the_line_and_in_the_sentence(
+    drafter: str, others: int, costs: PairCosts | None, short: str, detail: str
 ) -> None:
     counts = AcceptanceStats(rounds=1)
     assert no_drafting(counts, drafter, costs, others) == f"no drafting: {short}"
-    assert reason([PLAIN], drafter, others, costs, None).startswith(f"off: {sentence}")
+    assert reason([PLAIN], drafter, others, costs, None).startswith(f"off: {short}{detail}")
     assert no_drafting(AcceptanceStats(1, drafted=1), drafter, costs, others) == ""
 
 

@@ -128,7 +128,9 @@ def test_the_reason_names_how_many_replies_shared_the_passes() -> None:
     answering = RequestRunner(replace(made, assistant=assistant), notices.append)
     finish(answering, *(Request(n, (Message.user("hello"),), GREEDY) for n in (1, 2, 3)))
     reasons = {each.reason for each in notices if isinstance(each, Finished)}
-    assert reasons == {"off: beside 2 others a draft costs more than it could confirm"}
+    assert reasons == {
+        "off: would be slower here: beside 2 others a draft costs more than it could confirm"
+    }
 
 
 def test_of_several_conversations_each_finds_its_own_ids_again() -> None:

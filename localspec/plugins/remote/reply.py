@@ -18,6 +18,7 @@ from localspec.chat.thinking import KNOWN_TAGS
 from localspec.decoding.gain import Gain
 from localspec.decoding.round import SERVER, Spent
 from localspec.decoding.stats import AcceptanceStats
+from localspec.display import printable_line
 from localspec.messages import ToolCall
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
@@ -27,6 +28,7 @@ _REASONS = {
     "function_call": StopReason.TOOL_CALL,
     "content_filter": StopReason.GATED,
 }
+_LONGEST_LINE = 80
 _INTERVAL = 2 * 1.96
 """Standard errors that an interval of 95 % has."""
 SPARE = 4
@@ -84,6 +86,7 @@ class _Speculation(msgspec.Struct):
     drafted: _Count = 0
     accepted: _Count = 0
     reason: Any = None
+    line: Any = None
 
 
 class _Progress(msgspec.Struct):
@@ -145,6 +148,7 @@ class RemoteReply:
     _drafted: tuple[int, int] = (0, 0)
     _gained: _Gain | None = None
     _why: str = ""
+    _idle: str = ""
     _left_out: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -167,8 +171,9 @@ class RemoteReply:
         if chunk.speculation is not None:
             self._drafted = chunk.speculation.drafted, chunk.speculation.accepted
             self._gained = chunk.speculation.gain
-            reason = chunk.speculation.reason
+            reason, line = chunk.speculation.reason, chunk.speculation.line
             self._why = reason if isinstance(reason, str) else ""
+            self._idle = printable_line(line)[:_LONGEST_LINE] if isinstance(line, str) else ""
         for choice in chunk.choices[:1]:
             delta = choice.delta or _Delta()
             if thoughts := delta.reasoning_content or delta.reasoning:
@@ -246,7 +251,7 @@ class RemoteReply:
                     self._calls.append(event.call)
                 yield event
         reply = self._reply(reason)
-        drafting = "" if reply.acceptance.drafted else "drafting is the server's"
+        drafting = "" if reply.acceptance.drafted else self._idle or "drafting is the server's"
         yield Finished(reply, self._whole(reply), reason=self._why, no_drafting=drafting)
 
     def _reply(self, reason: StopReason | None) -> Reply:

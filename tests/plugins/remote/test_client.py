@@ -146,6 +146,22 @@ def test_texts_come_as_events_with_the_server_s_figures() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("no drafting: it is switched off", "no drafting: it is switched off"),
+        (None, "drafting is the server's"),
+        (["off"], "drafting is the server's"),
+        ("two\nlines \x1b[2J" + "x" * 99, "two lines ?[2J" + "x" * 66),
+    ],
+)
+def test_why_nothing_was_drafted_is_what_the_server_says(line: object, expected: str) -> None:
+    own = {**delta("stop"), "speculation": {"drafted": 0, "reason": "off: why", "line": line}}
+    with double(streamed(words("Hi"), event(own), DONE)) as server:
+        done = finished(ask(server))
+    assert (done.no_drafting, done.reason) == (expected, "off: why")
+
+
+@pytest.mark.parametrize(
     ("given", "seconds"),
     [
         ("5", 5.0),
