@@ -35,7 +35,7 @@ from localspec.options import (
     options_of,
     values_of,
 )
-from localspec.options.fields import from_text
+from localspec.options.fields import from_text, with_fields
 from localspec.plugins.bench import command as bench
 from localspec.plugins.bench.arms import KEYS as ARM_KEYS
 from localspec.plugins.bench.arms import parse_arm
@@ -176,6 +176,16 @@ def test_a_models_own_settings_hold_where_nothing_else_is_set(
 def _usual(verb: str) -> dict[str, Any]:
     usual = values_of(LaunchOptions()) | values_of(ReplyOptions())
     return usual | ({"seed": 1, "max_tokens": 160} if verb == "bench" else {})
+
+
+def test_a_seed_of_minus_1_is_random_in_a_field_and_refused_elsewhere() -> None:
+    seeded = ReplyOptions(seed=7)
+    assert with_fields(seeded, {"seed": -1}).seed is None
+    assert with_fields(seeded, {"seed": 0}).seed == 0
+    with pytest.raises(UsageError, match="seed is -1: it must be 0 or more; leave it out"):
+        ReplyOptions(seed=-1)
+    with pytest.raises(UsageError, match="seed is -2: it must be 0 or more; leave it out"):
+        with_fields(seeded, {"seed": -2})
 
 
 @pytest.mark.parametrize("verb", VERBS)

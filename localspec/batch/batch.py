@@ -28,12 +28,14 @@ class Tally:
         failed: lines that have an error, those of earlier runs too.
         n_tokens: tokens that were generated, in this run.
         first_error: why the first line that failed in this run did.
+        earlier: lines that earlier runs answered.
     """
 
     answered: int = 0
     failed: int = 0
     n_tokens: int = 0
     first_error: str = ""
+    earlier: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +89,8 @@ class BatchJob:
         failed = len(self.finished.failed)
         # Each line has its own: without this, all of them would be made without it.
         self.form = replace(self.form, options=replace(self.form.options, seed=None))
-        self.tally = Tally(len(self.finished.digests) - failed, failed)
+        answered = len(self.finished.digests) - failed
+        self.tally = Tally(answered, failed, earlier=answered)
 
     def needs_answers(self) -> bool:
         """Pass over the lines that need no model, and return whether there is one that does."""

@@ -420,12 +420,14 @@ def progress_text(tally: Tally, elapsed_s: float, share: float | None, share_bef
 def summary(tally: Tally, elapsed_s: float, *, resumed: bool = False) -> str:
     """Return what came of a batch; one that was resumed may have had nothing left to do."""
     parts = [f"{tally.answered} answered"]
+    if tally.earlier and tally.n_tokens:
+        parts[0] += f", {tally.earlier} of them by earlier runs"
     if tally.failed:
         parts.append(f"{tally.failed} failed")
     if tally.n_tokens:
-        parts.append(
-            f"{counted(tally.n_tokens, 'token')}, {tally.n_tokens / elapsed_s:.1f} tokens/s"
-        )
+        now = " in this run" if tally.earlier else ""
+        tokens = counted(tally.n_tokens, "token")
+        parts.append(f"{tokens}{now}, {tally.n_tokens / elapsed_s:.1f} tokens/s")
     if tally.first_error:
         parts.append(f"the first that failed, {tally.first_error}")
     elif resumed and not tally.n_tokens:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -33,8 +34,9 @@ from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, ReplyOptions, changed
 from localspec.options.reply import unusual
 from localspec.storage.files import private_directory
-from localspec.storage.paths import shown
+from localspec.storage.paths import only_read, shown
 
+T = TypeVar("T")
 _ONE = {"pair", "target"}  # are the model
 _FILES, _NO_FILES = {"gate", "mmproj", "draft_lora", "server_key_file"}, {"usual", "off"}
 
@@ -56,30 +58,42 @@ def config(context: click.Context) -> None:
     Command-line options override environment variables LOCALSPEC_*, and these override your
     settings file, which `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
+    only_read()  # its folder is another
     adopt_switches()
     if context.invoked_subcommand is None:
         context.invoke(show)
 
 
 @config.command()
+@click.argument("name", required=False, shell_complete=complete_keys)
 @json_option
-def show(json_: bool) -> None:
-    """Print every setting, its value and its origin."""
+def show(name: str | None, json_: bool) -> None:
+    """Print every setting, or NAME alone, its value and its origin."""
     if json_:
         resolved = with_recommended(resolve({}), load_registry())
         document = {
-            name: {
-                "value": as_written(KEYS[name], each.value),
+            key: {
+                "value": as_written(KEYS[key], each.value),
                 "level": each.origin.level.name.lower(),
                 "origin": str(each.origin),
             }
-            for name, each in resolved.items()
+            for key, each in resolved.items()
         }
-        print_json(document, indent=None)
+        print_json(_alone(document, name), indent=None)
         return
-    for name, (value, origin) in _in_effect().items():
+    in_effect = _alone(_in_effect(), MODEL if name in _ONE else name)
+    for key, (value, origin) in in_effect.items():
         text = "-" if value is None else json.dumps(value, ensure_ascii=False)
-        click.echo(f"{name:19} {text:24} {origin}")
+        click.echo(f"{key:19} {text:24} {origin}")
+
+
+def _alone(settings: dict[str, T], name: str | None) -> dict[str, T]:
+    """Return one setting of several; all for None."""
+    if name is None:
+        return settings
+    if name not in settings:
+        raise unknown_key(name)
+    return {name: settings[name]}
 
 
 @config.command()
@@ -185,8 +199,8 @@ def _missing(name: str, value: Setting) -> Iterator[str]:
 @click.argument("name", shell_complete=complete_keys)
 def unset(name: str) -> None:
     """Remove NAME from your settings file, which restores the default."""
-    if not unset_own(name):
-        say(f"{name} was not set in {shown(user_file())}")
+    was = "is no longer" if unset_own(name) else "was not"
+    say(f"{name} {was} set in {shown(user_file())}")
 
 
 @config.command()

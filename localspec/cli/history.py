@@ -227,9 +227,14 @@ def export(
         click.echo(f"{masked}: --gate off writes all", err=to == "-")
 
 
+_NONE = "no conversations yet: `chat`, and `run` on a terminal, save theirs"
+
+
 @contextmanager
 def _opened(*, changes: bool = False) -> Iterator[History]:
     """Open the history; what only reads it does so where nothing can be saved, too."""
+    if not data_dir().exists():
+        raise UsageError(_NONE)
     archive = History(data_dir() / "history")
     try:
         if archive.trouble is not None and (changes or not archive.is_readable):
@@ -247,7 +252,7 @@ def _opened(*, changes: bool = False) -> Iterator[History]:
 def _chosen(archive: History, number: str | None) -> int:
     latest = archive.latest()
     if latest is None:
-        raise UsageError("no conversations yet: `chat`, and `run` on a terminal, save theirs")
+        raise UsageError(_NONE)
     return latest if number is None else archive.named(number).id
 
 

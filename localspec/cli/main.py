@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import os
 import sys
 import traceback
 import warnings
@@ -78,11 +79,27 @@ _DEBUG = click.Option(
 def _close_if_offline(
     context: click.Context, _flag: click.Parameter, given: bool | None
 ) -> bool | None:
-    """Close the network if the flag, the variable or the setting says so; return the flag."""
-    from localspec.config.resolve import is_offline  # noqa: PLC0415 - `--help` needs none
-    from localspec.storage.network import close_network  # noqa: PLC0415
+    """Close the network if the flag, the variable or the setting says so; return the flag.
 
-    if not context.resilient_parsing and (given or is_offline()):
+    Every verb begins with this, so what its environment has wrong is said here, too.
+    """
+    if context.resilient_parsing:
+        return given
+    from localspec.config.resolve import (  # noqa: PLC0415 - `--help` needs none
+        is_offline,
+        misspelt_variables,
+    )
+    from localspec.storage.network import close_network  # noqa: PLC0415
+    from localspec.storage.paths import only_read  # noqa: PLC0415
+
+    for line in misspelt_variables(os.environ):
+        notice(line)
+    # A verb, or one of a group behind it.
+    if not _READING.isdisjoint({context.info_name, " ".join(context.command_path.split()[-2:])}):
+        missing = only_read()
+        if missing:
+            notice(missing)
+    if given or is_offline():
         close_network()
     return given
 
@@ -97,6 +114,13 @@ _OFFLINE = click.Option(
 _UNSEEN = click.Option(
     ["--offline"], is_flag=True, callback=_close_if_offline, expose_value=False, hidden=True
 )
+_READING = frozenset(
+    [
+        *("search", "recommend", "list", "check", "stats"),
+        *("localspec show", "history list", "history show", "history search", "history export"),
+    ]
+)
+"""Verbs that make no folder for data."""
 _ONLINE = frozenset({"check", "show", "setup"})
 """Verbs that may use the network, and load no model."""
 _NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"

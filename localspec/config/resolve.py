@@ -1,13 +1,14 @@
 """Which value a key has, and who set it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from localspec.config.files import read_setting, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
+from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.storage.paths import shown
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from localspec.models.registry import Registry
 
 PREFIX = "LOCALSPEC_"
+_OTHER_VARIABLES = ("DATA_DIR", "CONFIG_DIR", "SERVER_KEY", "BUILD")
+"""Variables that are no settings, without the prefix."""
+_LIKE = 0.75
 
 
 class Level(IntEnum):
@@ -107,6 +111,26 @@ def with_recommended(resolved: Mapping[str, Resolved], registry: "Registry") -> 
         if key in resolved and resolved[key].origin.level is Level.DEFAULT
     }
     return {**resolved, **sampling}
+
+
+def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line about each variable that changes nothing, and is nearly the name of one that does."""
+    known = [*(name.upper() for name in KEYS), *_OTHER_VARIABLES]
+    for variable, text in environ.items():
+        name = variable.removeprefix(PREFIX)
+        if not text or name == variable or name in known:
+            continue
+        if name == "MODEL":
+            near = [f"{PREFIX}PAIR for a name, or {PREFIX}TARGET for a GGUF file"]
+        else:
+            import difflib  # noqa: PLC0415 - only for a mistyped word
+
+            begun = [each for each in known if each.startswith(name) and name[2:]]
+            names = dict.fromkeys([*begun, *difflib.get_close_matches(name, known, 1, _LIKE)])
+            near = [f"{PREFIX}{each}" for each in names][:2]
+        if near:
+            visible = printable_line(variable)[:60]
+            yield f"environment variable {visible} changes nothing: did you mean {' or '.join(near)}?"
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str, Setting]]]:

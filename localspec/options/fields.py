@@ -141,13 +141,19 @@ def _number(option: Option | None, text: str) -> Any:
         return text
 
 
-_MEANT: Mapping[tuple[str, float], float] = {("top_k", -1): 0, ("top_p", 0): math.ulp(0.0)}
-"""Numbers beyond the range of an option that are usual elsewhere, and what they are here: off, and the likeliest token."""
+_MEANT: Mapping[tuple[str, float], float | None] = {
+    ("top_k", -1): 0,
+    ("top_p", 0): math.ulp(0.0),
+    ("seed", -1): None,
+}
+"""Numbers beyond the range of an option that are usual elsewhere, and what they are here: off, the likeliest token, a random seed."""
 
 
 def _value(option: Option, value: Any) -> Any:
     if type(value) in (int, float):
         value = _MEANT.get((option.name, value), value)
+        if value is None:
+            return None
         if option.kind == "whole" and isinstance(value, float) and value.is_integer():
             value = int(value)
     if option.kind == "texts" and isinstance(value, str):

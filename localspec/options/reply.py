@@ -140,7 +140,14 @@ class ReplyOptions:
     """
 
     sampling: SamplingParams = field(default_factory=SamplingParams)
-    seed: int | None = option(None, "sampling", "S", key=False)
+    seed: int | None = option(
+        None,
+        *("sampling", "S"),
+        key=False,
+        takes="a whole number of at most 128 bits",
+        least=0,
+        range_text="0 or more; leave it out for a random one",
+    )
     max_tokens: int | None = option(None, "sampling", "N", short="n", least=1)
     stop: tuple[str, ...] = option(
         (), "structure", "TEXT", key=False, takes="a text, or a list of texts"

@@ -13,7 +13,6 @@ from msgspec import DecodeError, Struct
 from localspec.calibration.calibrated import stored_costs
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
-from localspec.errors import LocalspecError
 from localspec.llama.devices import offloads, placed_on
 from localspec.models.inventory import inventory
 from localspec.models.registry import Registry
@@ -21,7 +20,7 @@ from localspec.models.store import Store
 from localspec.options import LoadOptions
 from localspec.plan.recommend import MOST_OF_GPU, MOST_OF_RAM, ON_A_CPU, ON_A_GPU, Memory
 from localspec.resources import default_threads, free_ram_bytes, usable_ram_bytes
-from localspec.storage.files import private_directory, read_bounded, write_atomic
+from localspec.storage.files import read_bounded, write_atomic
 from localspec.storage.paths import data_dir
 
 _FILE, _MOST_BYTES = "memory_speeds.json", 1 << 16
@@ -92,8 +91,7 @@ def _speeds(registry: Registry, gpus: list[str]) -> _Speeds:
     on_cpu = LoadOptions(gpu_layers=0) if offloads(usual) else usual
     of_gpus = _speed(registry, usual) if gpus else _Speed()
     speeds = _Speeds(now, machine, _speed(registry, on_cpu, default_threads()), of_gpus)
-    with suppress(OSError, LocalspecError):
-        private_directory(path.parent)
+    with suppress(OSError):  # a folder that only reads was asked of is not made for it
         write_atomic(path, msgspec.json.encode(speeds))
     return speeds
 

@@ -15,6 +15,8 @@ DATA_DIR_VARIABLE = "LOCALSPEC_DATA_DIR"
 CONFIG_DIR_VARIABLE = "LOCALSPEC_CONFIG_DIR"
 _NOTICES, _NOTICES_BEFORE = "notices_shown", "told"
 """Where notices are noted, and what that was called once."""
+_unmade = set[str]()
+"""Names of missing folders that this process does not make."""
 
 
 def data_dir() -> Path:
@@ -25,7 +27,17 @@ def data_dir() -> Path:
     Raises:
         UsageError: the directory is a file, or cannot be created.
     """
-    return _directory("data", DATA_DIR_VARIABLE, platformdirs.user_data_path, make=True)
+    make = os.environ.get(DATA_DIR_VARIABLE) not in _unmade
+    return _directory("data", DATA_DIR_VARIABLE, platformdirs.user_data_path, make=make)
+
+
+def only_read() -> str:
+    """Where the variable of `data_dir` names what is not there, have it create nothing in this process, and return a line that says so."""
+    override = os.environ.get(DATA_DIR_VARIABLE)
+    if not override or Path(override).expanduser().exists():
+        return ""
+    _unmade.add(override)
+    return f"{DATA_DIR_VARIABLE} is {shown(override)}, and there is no such folder: nothing is read from it"
 
 
 def config_dir() -> Path:
@@ -62,6 +74,8 @@ def first_time(what: str) -> bool:
     Args:
         what: any words for it.
     """
+    if os.environ.get(DATA_DIR_VARIABLE) in _unmade:
+        return False
     with suppress(OSError, LocalspecError):
         folder, before = data_dir() / _NOTICES, data_dir() / _NOTICES_BEFORE
         if before.is_dir() and not folder.exists():

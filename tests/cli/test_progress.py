@@ -170,6 +170,10 @@ def test_sentences_are_short() -> None:
     told = summary(Tally(7, 1), 1.0, resumed=True)
     assert told.endswith("nothing was left to answer; --retry-failed answers what failed again")
     assert summary(Tally(7), 1.0, resumed=True).endswith("nothing was left to answer")
+    told = summary(Tally(7, 1, 50, earlier=4), 10.0, resumed=True)
+    assert told.startswith(
+        "7 answered, 4 of them by earlier runs · 1 failed · 50 tokens in this run"
+    )
     assert summary(Tally(3, 1, 50), 10.0) == "3 answered · 1 failed · 50 tokens, 5.0 tokens/s"
     seconds = {0.2: "0 s", 99: "99 s", 100: "2 min", 5900: "98 min", 6600: "1 h 50 min"}
     assert {each: duration_text(each) for each in seconds} == seconds

@@ -118,7 +118,9 @@ def test_settings_are_set_and_unset(
     call: Call, calls: list[str], settings: dict[str, object]
 ) -> None:
     for each in calls:
-        assert call(*each.split(maxsplit=2)).stdout == ""
+        done = call(*each.split(maxsplit=2))
+        assert done.stdout == ""
+        assert each.split()[1] in done.stderr
     assert tomllib.loads(user_file().read_text()) == settings
 
 
@@ -177,6 +179,41 @@ def test_one_value_is_printed_alone(call: Call) -> None:
     ]:
         assert call("get", name).stdout == printed
     refuses("did you mean temperature", call, "get", "temperture")
+
+
+def test_one_setting_is_shown_with_its_origin(call: Call) -> None:
+    call("set", "ctx", "512")
+    assert call("show", "ctx").stdout.split() == ["ctx", "512", str(user_file())]
+    assert json.loads(call("show", "ctx", "--json").stdout)["ctx"]["level"] == "user"
+    for name in ("model", "pair", "target"):
+        assert call("show", name).stdout.startswith("model ")
+    for flags in ([], ["--json"]):
+        refuses("did you mean temperature", call, "show", "temperture", *flags)
+
+
+READING = [
+    *("search", "list", "stats", "recommend", "check a b", "config", "config get ctx"),
+    *("history list", "history show", "history search word", "history export 1"),
+]
+
+
+@pytest.mark.parametrize("words", READING)
+def test_what_only_reads_makes_no_folder_that_a_variable_names(
+    words: str, bare_machine: dict[str, str], tmp_path: Path
+) -> None:
+    wrong = tmp_path / "no/such"
+    done = localspec(*words.split(), env={**bare_machine, "LOCALSPEC_DATA_DIR": str(wrong)})
+    assert not wrong.parent.exists()
+    if not words.startswith("config"):
+        assert f"LOCALSPEC_DATA_DIR is {wrong}, and there is no such folder" in done.err
+
+
+def test_every_verb_says_once_which_variable_is_misspelt(bare_machine: dict[str, str]) -> None:
+    env = {**bare_machine, "LOCALSPEC_TEMPERTURE": "0.3"}
+    said = "LOCALSPEC_TEMPERTURE changes nothing: did you mean LOCALSPEC_TEMPERATURE?"
+    for words in (["list"], ["config", "path"], ["batch", "no-such-file.jsonl"]):
+        assert localspec(*words, env=env).err.count(said) == 1
+    assert said not in localspec("list", "--help", env=env).err
 
 
 def test_what_cannot_be_set_changes_nothing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from localspec.config.keys import KEYS, Setting
-from localspec.config.resolve import Level, Resolved, resolve, with_recommended
+from localspec.config.resolve import Level, Resolved, misspelt_variables, resolve, with_recommended
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.models.requested import without_files
@@ -168,3 +168,20 @@ def test_a_target_puts_aside_what_was_set_for_another(settings: Settings, user: 
     # Of one level, both are left to contradict each other.
     user.write_text('pair = "big"\ntarget = "other"')
     assert (settings()["pair"].value, settings()["target"].value) == ("big", "other")
+
+
+@pytest.mark.parametrize(
+    ("variable", "word"),
+    [
+        ("LOCALSPEC_TEMPERTURE", "did you mean LOCALSPEC_TEMPERATURE?"),
+        ("LOCALSPEC_TEMP", "did you mean LOCALSPEC_TEMPERATURE or LOCALSPEC_TEMPLATE_KWARGS?"),
+        ("LOCALSPEC_DATADIR", "did you mean LOCALSPEC_DATA_DIR?"),
+        ("LOCALSPEC_SEVER_KEY", "did you mean LOCALSPEC_SERVER_KEY?"),
+        ("LOCALSPEC_MODEL", "did you mean LOCALSPEC_PAIR for a name"),
+        *((each, "") for each in ("LOCALSPEC_DATA_DIR", "LOCALSPEC_CTX", "LOCALSPEC_OF_ANOTHER", "TEMP")),
+    ],
+)  # fmt: skip
+def test_a_misspelt_variable_is_named_with_what_was_meant(variable: str, word: str) -> None:
+    lines = list(misspelt_variables({variable: "1", "LOCALSPEC_TEMPERATUR": ""}))
+    assert len(lines) == (word != "")
+    assert all(word in each and variable in each for each in lines)
