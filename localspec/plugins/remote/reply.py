@@ -9,7 +9,17 @@ from typing import Annotated, Any
 
 import msgspec
 
-from localspec.api import Event, Finished, Message, Prefilling, Reply, Request, StopReason, Text
+from localspec.api import (
+    Event,
+    Finished,
+    Message,
+    Prefilling,
+    Reply,
+    Request,
+    StopReason,
+    Text,
+    printable_line,
+)
 from localspec.calls.policy import CallOffer
 from localspec.chat.calling import written_calls
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Started
@@ -18,7 +28,6 @@ from localspec.chat.thinking import KNOWN_TAGS
 from localspec.decoding.gain import Gain
 from localspec.decoding.round import SERVER, Spent
 from localspec.decoding.stats import AcceptanceStats
-from localspec.display import printable_line
 from localspec.messages import ToolCall
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
