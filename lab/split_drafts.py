@@ -29,6 +29,8 @@ from localspec.plugins.bench.prompts import bundled, per_workload
 from localspec.plugins.remote import client as remote
 from localspec.plugins.remote.client import Client
 
+_AT_ONCE = 1 << 22  # logits are half a megabyte a row
+
 
 class DelayingProxy:
     """Passes bytes on in both directions, each after half of a round trip; `trip_s` may be changed at any time."""
@@ -41,12 +43,12 @@ class DelayingProxy:
         started.wait()
 
     async def _run(self, started: threading.Event) -> None:
-        server = await asyncio.start_server(self._accept, *self._where)
+        server = await asyncio.start_server(self._accept, *self._where, limit=_AT_ONCE)
         started.set()
         await server.serve_forever()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(*self._target)
+        far_reader, far_writer = await asyncio.open_connection(*self._target, limit=_AT_ONCE)
         with suppress(OSError):
             await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
 
@@ -65,7 +67,7 @@ class DelayingProxy:
 
         delivery = asyncio.create_task(deliver())
         while True:
-            piece = await reader.read(1 << 16)
+            piece = await reader.read(_AT_ONCE)
             queue.put_nowait((time.monotonic() + self.trip_s / 2, piece))
             if not piece:
                 await delivery
