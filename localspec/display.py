@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
-from rich.cells import cell_len
-
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*(.*?)\s*")
 _MARKDOWN = {"markdown", "md"}
 _LIST = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
@@ -44,6 +42,15 @@ _REPLACED: dict[int, str | None] = {
     0x2029: "\n",
 }
 _REPLACED_BUT_TABS = {**_REPLACED, 0x09: "\t"}
+
+
+def cell_len(text: str) -> int:
+    """Return how many columns a text takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len as measured  # noqa: PLC0415 - most texts need no table
+
+    return measured(text)
 
 
 def clean(text: str, *, tabs: bool = False) -> str:

@@ -44,20 +44,20 @@ SCREENS = {"asyncio", "platformdirs", "rich.console", "sqlite3", "ssl", "textual
 # waits for, and of `chat` its flags. What decides what is loaded is seven small modules, and was one; the words of lists stand apart from what they list. Where verbs come from
 # is a module for all, and each plug-in that has one; the names that plug-ins may import are another. The store of what was read is two, and so is what clients propose. What loads models comes only where no server has them in memory.
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
-    "--help": (script("--help"), 15, set()),
-    "run --help": (script("run", "--help"), 66, {"platformdirs"}),
-    "batch --help": (script("batch", "--help"), 117, MODEL_LIBRARIES),
-    "stats --help": (script("stats", "--help"), 49, {"platformdirs", "rich.console", "sqlite3"}),
+    "--help": (script("--help"), 14, set()),
+    "run --help": (script("run", "--help"), 65, {"platformdirs"}),
+    "batch --help": (script("batch", "--help"), 80, MODEL_LIBRARIES),
+    "stats --help": (script("stats", "--help"), 47, {"platformdirs", "rich.console", "sqlite3"}),
     "bench --help": (script("bench", "--help"), 149, MODEL_LIBRARIES),
-    "tailor --help": (script("tailor", "--help"), 156, MODEL_LIBRARIES),
-    "pull --help": (script("pull", "--help"), 97, MODEL_LIBRARIES),
+    "tailor --help": (script("tailor", "--help"), 146, MODEL_LIBRARIES),
+    "pull --help": (script("pull", "--help"), 92, MODEL_LIBRARIES),
     "list --help": (script("list", "--help"), 75, LISTS),
     "check --help": (script("check", "--help"), 75, LISTS),
     "config --help": (script("config", "--help"), 37, {"platformdirs"}),
     "index --help": (script("index", "--help"), 72, INDEXES),
-    "doctor --help": (script("doctor", "--help"), 121, MODEL_LIBRARIES | {"sqlite3"}),
+    "doctor --help": (script("doctor", "--help"), 114, MODEL_LIBRARIES | {"sqlite3"}),
     "chat --help": (script("chat", "--help"), 52, {"platformdirs"}),
-    "screens of chat": (_SCREENS, 112, SCREENS),
+    "screens of chat": (_SCREENS, 111, SCREENS),
     "engine's process": (_ENGINE, 142, MODEL_LIBRARIES),
 }
 

@@ -1,19 +1,18 @@
 """The root of all commands: the verbs, and one line and an exit code for every error."""
 
+# ruff: noqa: PLC0415 - `--help` waits for what stands here, and needs nothing else
+
 import errno
 import importlib
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
 import click
-from click.shell_completion import get_completion_class
 
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
-from localspec.display import notice, printable_line
 from localspec.entry_points import VERBS, EntryPoint, Verb, by_name
 from localspec.errors import LocalspecError, UsageError, did_you_mean, for_command_line
 
@@ -64,6 +63,7 @@ CLOSEST = {
     "models": "list or search",
 }
 MOST_COLUMNS = 100
+_USUAL_COLUMNS, _LEAST_COLUMNS = 80, 50
 
 
 _LONGEST_LINE = 1000
@@ -85,12 +85,10 @@ def _close_if_offline(
     """
     if context.resilient_parsing:
         return given
-    from localspec.config.resolve import (  # noqa: PLC0415 - `--help` needs none
-        is_offline,
-        misspelt_variables,
-    )
-    from localspec.storage.network import close_network  # noqa: PLC0415
-    from localspec.storage.paths import only_read  # noqa: PLC0415
+    from localspec.config.resolve import is_offline, misspelt_variables
+    from localspec.display import notice
+    from localspec.storage.network import close_network
+    from localspec.storage.paths import only_read
 
     for line in misspelt_variables(os.environ):
         notice(line)
@@ -214,6 +212,16 @@ class LazyGroup(click.Group):
             ctx.fail(f"there is no command {verb[:40]!r}{hint and f': {hint}'}")
         return super().resolve_command(ctx, args)
 
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the help, as wide as click makes it with `shutil`, whose import takes longer than all else here."""
+        columns = os.environ.get("COLUMNS", "")
+        width = int(columns) if columns.isdecimal() else 0
+        with suppress(OSError, ValueError, AttributeError):  # stdout is closed, or no terminal
+            width = width or os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+        width = max(min(width or _USUAL_COLUMNS, MOST_COLUMNS) - 2, _LEAST_COLUMNS)
+        ctx.terminal_width = ctx.terminal_width or width
+        return super().get_help(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the verbs in their groups, and which verbs of plug-ins cannot be used; no verb itself is imported."""
         groups, troubles = _grouped()
@@ -222,6 +230,8 @@ class LazyGroup(click.Group):
             with formatter.section(group):
                 formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs])
         if troubles:
+            from localspec.display import printable_line
+
             with formatter.section("Plug-ins that cannot be used"):
                 for each in troubles:
                     formatter.write_text(printable_line(each))
@@ -337,6 +347,8 @@ def _require_text(arguments: Sequence[str]) -> None:
     """
     for number, each in enumerate(arguments, 1):
         if _has_stray_bytes(each) and not each.endswith(".gguf"):
+            from localspec.display import printable_line
+
             raise UsageError(
                 f"argument {number}, {printable_line(each[:40])!r}, is not UTF-8: convert it, or rename the file"
             )
@@ -381,8 +393,12 @@ def _io_failure(error: OSError) -> str:
 
 def _complain(text: str, *, debug: bool = False) -> None:
     """Write one line that cannot command the terminal; with `debug`, a traceback and llama.cpp's log before it."""
+    from localspec.display import notice, printable_line
+
     with suppress(OSError):  # if even stderr fails, the code still tells
         if debug:
+            import traceback
+
             traceback.print_exc()
             backend = sys.modules.get("localspec.llama.backend")
             for line in backend.log_lines() if backend is not None else ():
@@ -403,6 +419,8 @@ def completion(shell: str) -> None:
         eval "$(localspec completion zsh)"            in ~/.zshrc
         localspec completion fish | source            in ~/.config/fish/config.fish
     """  # noqa: D301 - click keeps lines behind a \b
+    from click.shell_completion import get_completion_class
+
     root = click.get_current_context().find_root().command
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - one of ours

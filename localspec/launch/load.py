@@ -39,7 +39,7 @@ from localspec.llama.backend import initialise
 from localspec.llama.buffer_log import RAM, together
 from localspec.llama.encoder import Encoder
 from localspec.llama.kept_reads import KeptReads
-from localspec.llama.model import LlamaModel, give_back_memory
+from localspec.llama.model import LlamaModel, ModelThread, give_back_memory
 from localspec.llama.native_context import NativeContext, wanted_n_ctx
 from localspec.llama.safe_widths import FIXED_WIDTH, SafeWidths
 from localspec.llama.sequence import LlamaContext, LlamaSequence
@@ -116,6 +116,7 @@ def load(
     observe: Observe | None = None,
     prompt_cache: bool = False,
     at_once: bool = False,
+    weights: ModelThread | None = None,
 ) -> Runtime:
     """Load the models, and measure what their passes cost where that is not known.
 
@@ -129,6 +130,7 @@ def load(
         observe: returns what sees the replies.
         prompt_cache: keep what is read for later runs.
         at_once: return as soon as a prompt can be read, and repack weights behind, where a plain copy reads.
+        weights: of the target, which are being loaded already; None if they are not.
 
     Raises:
         Cancelled: `cancel` was set while loading.
@@ -144,6 +146,7 @@ def load(
         list(plan.notes),
         at_most,
         at_once,
+        weights,
     )
     try:
         return loading.runtime(observe)
@@ -164,6 +167,7 @@ class _Loading:
     notes: list[str]
     at_most: bool = False
     at_once: bool = False
+    weights: ModelThread | None = None
     start_s: float = field(default_factory=time.perf_counter)
     models: list[LlamaModel] = field(default_factory=list)
     encoder: Encoder | None = None
@@ -507,18 +511,16 @@ class _Loading:
             self.files.note(lora)
         name = self.plan.names[path]
         report = self._progress(Loading, name)
-        return self._loaded(path, options, self.cancel, report, lora=lora, **how)
+        if self.weights is not None:
+            model, self.weights = self.weights.model(report), None
+            self.models.append(model)
+            return model
+        return self._loaded(path, options, self.cancel, on_progress=report, lora=lora, **how)
 
     def _loaded(
-        self,
-        path: Path,
-        options: LoadOptions,
-        cancel: CancelFlag,
-        report: Callable[[float], None] | None = None,
-        **how: Any,
+        self, path: Path, options: LoadOptions, cancel: CancelFlag, **how: Any
     ) -> LlamaModel:
-        changes, normal = self.plan.corrections.get(path), self.plan.normal.get(path)
-        model = LlamaModel(path, options, cancel, report, corrections=changes, normal=normal, **how)
+        model = LlamaModel(path, options, cancel, **self.plan.told(path), **how)
         self.models.append(model)
         return model
 

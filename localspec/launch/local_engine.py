@@ -1,30 +1,31 @@
 """LocalEngine: the models are in this process."""
 
+# ruff: noqa: PLC0415 - what answers is imported while weights are loaded
+
 import math
 import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import astuple, replace
+from typing import TYPE_CHECKING
 
 from localspec.chat.request import Request
-from localspec.chat.template import ChatTemplate
-from localspec.chat.token_prefix import KnownConversations
-from localspec.chat.tokenizer import raw_tokens
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.engine import Engine, OnProgress, Signals
 from localspec.engine.protocol import Downloading, Embed, Load, Notice, Question, Ready
-from localspec.engine.request_runner import RequestRunner, failure, ready_of
 from localspec.errors import ContextOverflow, Interrupted, LocalspecError, ModelChanged
-from localspec.launch.load import Runtime
-from localspec.launch.load import load as load_plan
-from localspec.launch.observe import Telemetry
 from localspec.llama.crash_report import report_a_kill
-from localspec.llama.model import LlamaModel
+from localspec.llama.model import LlamaModel, ModelThread, taking_turns
 from localspec.media import picture_size, sound_seconds
 from localspec.messages import MediaPart
 from localspec.plan.decide import Wish
 from localspec.plan.load_plan import LoadPlan
 from localspec.plan.make import decided, gathered
+
+if TYPE_CHECKING:
+    from localspec.engine.request_runner import RequestRunner
+    from localspec.launch.load import Runtime
+    from localspec.launch.observe import Telemetry
 
 ANSWER_TOKENS = 2048
 """Tokens of an answer without a limit."""
@@ -70,6 +71,12 @@ class LocalEngine(Engine):
     async def loaded(self) -> Ready:
         """Return what is loaded; loads it at the first call. See `Engine.loaded`."""
         if self._ready is None:
+            weights = None if self.plan.plain is not None else ModelThread(self._target)
+            with taking_turns():
+                from localspec.engine.request_runner import RequestRunner, ready_of
+                from localspec.launch.load import load as load_plan
+                from localspec.launch.observe import Telemetry
+
             self._telemetry = Telemetry(self._wish.workload)
             try:
                 runtime = load_plan(
@@ -79,12 +86,18 @@ class LocalEngine(Engine):
                     observe=self._telemetry.observe,
                     prompt_cache=self._wish.options.prompt_cache,
                     at_once=True,
+                    weights=weights,
                 )
             except Cancelled:
                 raise Interrupted("loading was stopped") from None
             self._runtime, self._runner = runtime, RequestRunner(runtime, self._notices.append)
             self._ready, self.parallel = ready_of(runtime), runtime.assistant.count
         return self.ready
+
+    def _target(self, report: Callable[[float], None]) -> LlamaModel:
+        plan, path = self.plan, self.plan.target
+        mtp = plan.heads is not None and plan.heads.is_mtp
+        return LlamaModel(path, plan.options, self._cancel, report, mtp=mtp, **plan.told(path))
 
     def stop(self) -> None:
         """End loading, and all answers with what there is of them, also in the middle of a pass."""
@@ -118,6 +131,8 @@ class LocalEngine(Engine):
             else:
                 self._notices.append(self._runner.answer(question))
         except LocalspecError as error:
+            from localspec.engine.request_runner import failure
+
             self._notices.append(failure(question.id, error))
 
     def _receive(self) -> None:
@@ -178,7 +193,11 @@ def planned(wish: Load, prompt: Request | None, progress: OnProgress, signals: S
 
 def prompt_length(plan: LoadPlan, request: Request) -> int:
     """Return how many tokens a prompt has, its pictures and sounds as many as they mostly do; loads the vocabulary alone."""
-    model = LlamaModel(plan.target, plan.options, normal=plan.normal.get(plan.target), bare=True)
+    from localspec.chat.template import ChatTemplate
+    from localspec.chat.token_prefix import KnownConversations
+    from localspec.chat.tokenizer import raw_tokens
+
+    model = LlamaModel(plan.target, plan.options, bare=True, **plan.told(plan.target))
     try:
         vocabulary = model.vocabulary
         if isinstance(request.raw, str):

@@ -70,6 +70,12 @@ def clear_log() -> None:
     _log.lines.clear()
 
 
+def log_of_this_thread() -> Callable[[], None]:
+    """Return what has the lines of the thread that calls it captured among those of this one."""
+    lines = _log.lines
+    return lambda: setattr(_log, "lines", lines)
+
+
 def last_complaint() -> str:
     """Return what llama.cpp last complained about, on one line; empty when it did not."""
     complaints = [line for level, line in _log.lines if level == _ERROR]

@@ -2,8 +2,11 @@
 
 import ctypes
 import os
+import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +15,13 @@ from numpy.typing import NDArray
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
-from localspec.llama.backend import clear_log, initialise, last_complaint, library_function
+from localspec.llama.backend import (
+    clear_log,
+    initialise,
+    last_complaint,
+    library_function,
+    log_of_this_thread,
+)
 from localspec.llama.buffer_log import allocated
 from localspec.llama.devices import REMOTE, placed_on
 from localspec.llama.native import native
@@ -21,6 +30,10 @@ from localspec.options import LOAD_MODES, SPLITS, LoadOptions
 from localspec.storage.locks import hold
 
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of GNU's library alone
+
+_LOOK_S = 0.02
+_OFTEN_S = 0.0001
+"""After so long a thread gives way to another: llama.cpp calls back for every tensor and every line of its log."""
 
 
 def give_back_memory() -> None:
@@ -205,6 +218,46 @@ class LlamaModel:
         self._free()
         if self._let_go is not None:
             self._let_go()
+
+
+class ModelThread:
+    """A model that is loaded in a thread, while what makes a runtime of it is imported; `model` waits for it.
+
+    Args:
+        load: loads it, and calls back with the share that is loaded.
+    """
+
+    def __init__(self, load: Callable[[Callable[[float], None]], LlamaModel]) -> None:
+        initialise()  # which no two threads do at once
+        self._share = 0.0
+        threads = ThreadPoolExecutor(1, "localspec-weights", log_of_this_thread())
+        self._model = threads.submit(load, self._at)
+        threads.shutdown(wait=False)
+
+    def _at(self, share: float) -> None:
+        self._share = share
+
+    def model(self, report: Callable[[float], None]) -> LlamaModel:
+        """Return the model once it is loaded, or raise what loading it raised.
+
+        Args:
+            report: called with the share that is loaded, in the thread that waits.
+        """
+        while not self._model.done():
+            report(self._share)
+            wait([self._model], _LOOK_S)
+        return self._model.result()
+
+
+@contextmanager
+def taking_turns() -> Iterator[None]:
+    """Let other threads go on often, whatever this one does meanwhile."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_OFTEN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def _why_not_loaded(path: Path) -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -134,6 +135,20 @@ def read_header(path: Path) -> GgufHeader:
         raise ModelUnavailable(f"{name} cannot be read ({reason}): check the file") from error
 
 
+def last_header(path: Path) -> GgufHeader:
+    """Return what `read_header` does; of the file that was read last, unless it changed, what was read of it."""
+    try:
+        stat = path.stat()
+    except (OSError, ValueError):
+        return read_header(path)  # which says why
+    return _of_version(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _of_version(path: Path, *_version: int) -> GgufHeader:
+    return read_header(path)
+
+
 def read_model(path: Path) -> GgufHeader:
     """Read the header of a model, of all its files where it comes in several.
 
@@ -144,7 +159,7 @@ def read_model(path: Path) -> GgufHeader:
         ModelUnavailable: there is no such file, or it cannot be read.
         ModelFileError: a file is no GGUF, was cut off, is missing, or belongs to another split.
     """
-    first = read_header(path)
+    first = last_header(path)
     others = (read_header(each) for each in other_shards(path, first))
     return merged([first, *others], first.name)
 

@@ -42,7 +42,7 @@ from localspec.options import ReplyOptions, options_of
 from localspec.options.option import as_object
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
-from localspec.storage.toml import convert, key_error, parse_toml
+from localspec.storage.toml import convert, key_error, parse_once, parse_toml
 
 USER_FILE = "models.toml"
 _NAMES_LISTED = 6
@@ -280,19 +280,23 @@ class _ModelTable(ModelFacts, frozen=True, kw_only=True):
 _Alias = Annotated[str, Meta(pattern=rf"\A(?:{MODEL_NAME}|{HUB_NAME})\Z")]
 
 
-def parse_registry(text: str, name: str, below: Registry | None = None) -> Registry:
+def parse_registry(
+    text: str, name: str, below: Registry | None = None, parsed: Path | None = None
+) -> Registry:
     """Parse the text of a registry file.
 
     Args:
         text: TOML, as in `models.toml`.
         name: what to call the file in messages.
         below: the registry that the file is laid over.
+        parsed: a file that keeps what was parsed, see `parse_once`; None without one.
 
     Raises:
         UsageError: not TOML, or a key that is missing, unknown or has an unusable value.
     """
     file = f"registry {name}"
-    base, top = below or Registry({}, {}, ""), convert(parse_toml(text, file), _File, file)
+    tables = parse_toml(text, file) if parsed is None else parse_once(text, file, parsed)
+    base, top = below or Registry({}, {}, ""), convert(tables, _File, file)
     for table, pattern in (("models", MODEL_NAME), ("pairs", NAME), ("aliases", MODEL_NAME)):
         for key in getattr(top, table):
             if not re.fullmatch(pattern, key):
@@ -416,9 +420,9 @@ def _pair(key: str, table: object, file: str, known: Registry) -> PairEntry:
     return structs.replace(pair, **names)
 
 
-@cache  # reading it takes as long as starting Python
+@cache  # the first reading takes as long as starting Python
 def _own_registry(own: Path) -> Registry:
-    return parse_registry(_text(own), shown(own))
+    return parse_registry(_text(own), shown(own), parsed=data_dir() / "registry.json")
 
 
 def _own_file() -> Path:

@@ -4,7 +4,6 @@ Source of the keys: llama.cpp's `gguf-py`, `Keys.General`.
 """
 
 import math
-import mmap
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -12,18 +11,15 @@ from pathlib import Path
 
 from localspec.errors import LocalspecError
 from localspec.models.entries import ModelEntry
-from localspec.models.gguf import GgufHeader, read_header
+from localspec.models.gguf import GgufHeader, last_header
 from localspec.models.names import hub_name, look_up, resolve
 from localspec.models.registry import Registry, load_registry
-from localspec.models.repository import model_header
 from localspec.models.store import Store
 from localspec.options import SamplingParams
 from localspec.options.option import options_of
 from localspec.storage.paths import data_dir
 
 _PREFIX = "general.sampling."
-_LOOKED_AT = 32 << 20
-"""Bytes; the longest headers have 16 MB."""
 _KEYS = {
     "temp": "temperature",
     "top_k": "top_k",
@@ -83,18 +79,12 @@ def _file_of(name: str, registry: Registry) -> Path | None:
 
 @cache
 def _of_hub(name: str) -> Values:
+    from localspec.models.repository import model_header  # noqa: PLC0415 - few models are not here yet
+
     entry = look_up(name, load_registry())
     return of_header(model_header(entry))
 
 
 def _of_file(path: Path) -> Values:
-    stat = path.stat()
-    return _of_version(path, stat.st_size, stat.st_mtime_ns) if path.is_file() else {}
-
-
-@cache
-def _of_version(path: Path, _size: int, _changed_ns: int) -> Values:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        # Most files have no such key, and reading a whole header takes longer.
-        mentioned = mapped.find(_PREFIX.encode(), 0, _LOOKED_AT) >= 0
-    return of_header(read_header(path)) if mentioned else {}
+    """Return what a file recommends; its header is read once, for whoever loads it, too."""
+    return of_header(last_header(path)) if path.is_file() else {}

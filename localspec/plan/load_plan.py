@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.draft_mode import AUTO, DraftMode, draft_mode
@@ -93,6 +93,10 @@ class LoadPlan:
     encoder: EncoderFile = field(default_factory=EncoderFile)
     pair: PairLoad | None = field(default=None, compare=False)
     plain: "PlainCopy | None" = None
+
+    def told(self, path: Path) -> dict[str, Any]:
+        """Return what a model's file is loaded with beside its options, see `LlamaModel`."""
+        return {"corrections": self.corrections.get(path), "normal": self.normal.get(path)}
 
     @property
     def drafts_by_passes(self) -> bool:

@@ -13,7 +13,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
 from localspec.llama import model as model_module
 from localspec.llama.backend import log_lines
-from localspec.llama.model import LlamaModel
+from localspec.llama.model import LlamaModel, ModelThread
 from localspec.llama.sequence import LlamaContext
 from localspec.models.gguf import read_header
 from localspec.options import LoadOptions
@@ -61,6 +61,28 @@ def test_loading_prints_nothing(smollm2_path: Path, capfd: pytest.CaptureFixture
     with pytest.raises(Cancelled):
         LlamaModel(smollm2_path, LoadOptions(), cancel, on_progress)
     assert shares[-1] < 1
+
+
+def test_a_model_that_a_thread_loads_is_reported_here_and_its_log_is_here(
+    smollm2_path: Path, tmp_path: Path
+) -> None:
+    cancel, shares = CancelFlag(), list[float]()
+
+    def load(path: Path) -> ModelThread:
+        return ModelThread(lambda report: LlamaModel(path, LoadOptions(), cancel, report))
+
+    with closing(load(smollm2_path).model(shares.append)) as model:
+        assert model.n_vocab > 0
+    assert shares == sorted(shares)
+    assert any("llama_model_loader" in line for line in log_lines())
+    odd = tmp_path / "odd.gguf"
+    odd.write_bytes(b"GGUF" + b"\0" * 64)
+    with pytest.raises(ModelLoadError, match=r"odd\.gguf"):
+        load(odd).model(shares.append)
+    assert log_lines()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        load(smollm2_path).model(shares.append)
 
 
 def test_texts_and_special_texts_as_tokens(smollm2: LlamaModel) -> None:

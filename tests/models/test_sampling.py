@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localspec.models.gguf import read_header
+from localspec.models.gguf import read_header, read_model
 from localspec.models.registry import load_registry
 from localspec.models.sampling import BY_FILE, of_header, recommended
 from tests.models.gguf_builder import Raw, build
@@ -54,5 +54,8 @@ def test_a_registry_goes_before_a_file_and_a_file_that_changed_is_read_again(
     assert recommended(str(path), registry)[0] == {"temperature": 0.25, "top_k": 3}
     for name in (str(tmp_path / "gone.gguf"), str(tmp_path), "user/repo:Q4_K_M", "no-such-model"):
         assert recommended(name, registry) == ({}, "")
+    read = read_model(path).metadata
+    assert recommended(str(path), registry)[0]
+    assert read_model(path).metadata is read  # once for both
     path.write_bytes(b"general.sampling. and no GGUF")
     assert recommended(str(path), registry) == ({}, "")

@@ -1,6 +1,7 @@
 """One key of a TOML text is changed, and nothing else; what is wrong is told with what may be there."""
 
 import tomllib
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import UsageError
-from localspec.storage.toml import Value, convert, with_key
+from localspec.storage.toml import Value, convert, parse_once, with_key
 from tests.examples import examples
 from tests.support.checks import refuses
 
@@ -28,6 +29,23 @@ fast = "x"
 [other]
 fast = "y"
 """
+
+
+def test_what_was_parsed_is_kept_until_the_text_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, loads = tmp_path / "kept.json", tomllib.loads
+    assert parse_once(WRITTEN, "f", tmp_path / "gone" / "kept.json") == loads(WRITTEN)
+    assert parse_once(WRITTEN, "f", kept) == loads(WRITTEN)
+    with monkeypatch.context() as patched:
+        patched.delattr(tomllib, "loads")
+        assert parse_once(WRITTEN, "f", kept) == loads(WRITTEN)
+    changed = WRITTEN.replace('"x"', '"z"')
+    assert parse_once(changed, "f", kept) == loads(changed)
+    kept.write_bytes(kept.read_bytes()[:-9])
+    assert parse_once(changed, "f", kept) == loads(changed)
+    with pytest.raises(UsageError, match="f is not TOML"):
+        parse_once("a = ", "f", kept)
 
 
 @pytest.mark.parametrize("key", ["pair", "mirrors", "new"])
