@@ -49,7 +49,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "batch --help": (script("batch", "--help"), 80, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 47, {"platformdirs", "rich.console", "sqlite3"}),
     "bench --help": (script("bench", "--help"), 149, MODEL_LIBRARIES),
-    "tailor --help": (script("tailor", "--help"), 146, MODEL_LIBRARIES),
+    "tailor --help": (script("tailor", "--help"), 156, MODEL_LIBRARIES),
     "pull --help": (script("pull", "--help"), 92, MODEL_LIBRARIES),
     "list --help": (script("list", "--help"), 75, LISTS),
     "check --help": (script("check", "--help"), 75, LISTS),
