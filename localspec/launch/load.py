@@ -194,7 +194,9 @@ class _Loading:
         plan = self.plan
         mtp = plan.heads is not None and plan.heads.is_mtp
         if self._begins_plain():
-            load = partial(self._loaded, plan.target, plan.options, self.ends, self._pauses)
+            load = partial(
+                self._loaded, plan.target, plan.options, self.ends, on_progress=self._pauses
+            )
             self.may_repack.set()
             self.repacked = self._beside(load)
             self._identify(plan.target)
