@@ -220,8 +220,7 @@ class DraftLedger:
 
     def begin(self) -> None:
         """Start a reply: it may be of a kind that drafts better."""
-        if not self.rounds:
-            self.gained = 0.0
+        self.gained = 0.0
         self.failures = min(self.failures, 1)
         self.pause = min(self.pause, 2 * _PAUSE)
 
@@ -282,7 +281,7 @@ class AdaptivePolicy:
 
         Where no plain round was made for long, the first one asks no draft model: wide passes cannot tell its price.
         """
-        self._again = 0
+        self._again, self._budget = 0, Budget(MOST_LOST, OVER_TOKENS)
         if self._since_plain > _OLD:
             self._checked = min(self._checked, _CHECKED - 1)
         self.sharing.begin(self.slot)

@@ -222,6 +222,21 @@ def test_the_first_of_equals_leaves_others_its_reserve() -> None:
     assert policy.plan([0, 0], 100).draft_length == lengths[0.0] > lengths[14.0]
 
 
+def test_what_one_reply_lost_the_next_may_lose_again() -> None:
+    costs = PassCosts((1, 32), (1.0, 8.0))
+    policy = weighing(Knowing(), costs=costs)
+    first = policy.plan([0, 0], 100).draft_length
+    for _ in range(12):
+        plan = policy.plan([0, 0], 100)
+        length = plan.draft_length
+        draft = Draft((1,) * length, (0.9,) * length, "knowing")
+        policy.learn(Round(draft, Verdict(0, 2), (2,), Spent(verify_s=costs.of(1 + length))))
+    assert policy.plan([0, 0], 100).draft_length < first
+    policy.end()
+    policy.begin([0, 0], GREEDY)
+    assert policy.plan([0, 0], 100).draft_length == first
+
+
 def test_a_draft_model_that_is_too_dear_is_let_go_of() -> None:
     """By the table it pays; the first drafts, which are short, show that it does not."""
     said = PassCosts((1, 2, 4, 32), (1.0, 1.05, 1.2, 3.0))

@@ -23,11 +23,16 @@ class TextSource(Protocol):
     Attributes:
         length: tokens at the end of the text that match; 0 without a place.
         near: whether the place lies where a long match broke off shortly before.
+        own: whether the place lies in what came since the text began to be followed.
         disputed: whether other places match about as well and go on differently.
     """
 
     near: bool
     disputed: bool
+
+    @property
+    def own(self) -> bool:
+        """See there."""
 
     @property
     def length(self) -> int:
@@ -66,9 +71,15 @@ class CopySource:
         """Where the token lies that is predicted next."""
         return self._next
 
+    @property
+    def own(self) -> bool:
+        """Whether the place lies in what was said since `begin`."""
+        return self._next >= self._began
+
     def begin(self, tokens: Sequence[int]) -> None:
         """Follow another text from here on; nothing of it was predicted."""
         self._text: list[int] = []
+        self._began = len(tokens)
         self._ends: dict[tuple[int, ...], list[int]] = {}
         self._next = self.length = 0
         self._broken_off = _NOWHERE

@@ -18,10 +18,14 @@ _NEAR = (0.72, 0.68, 0.85, 0.84)
 """Of the first lengths: where a copy broke off shortly before, a short match says more."""
 _DISPUTED = (0.25, 0.38)
 """Of length 2, and of more."""
-PRIOR = (*_SOLE, *_NEAR, *_DISPUTED)
+_OWN = (0.48, 0.46, 0.53, 0.54, 0.71, 0.82)
+"""Of the first lengths, in what the reply itself has said: it says the same again for a few tokens, a source for many."""
+PRIOR = (*_SOLE, *_NEAR, *_DISPUTED, *_OWN)
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
 _DOUBT = -0.2
 """By how many log odds a text is expected to copy less than the prior's did: looking on costs nothing, and a failed draft a pass."""
+_LEFT, _LEFT_BY_SURE, _SURE = 11.0, 5.0, 12
+"""Plain steps of the budget that it leaves, and that matches in the prompt of so many tokens leave."""
 LONGEST = 31
 """Most tokens that are copied at once."""
 
@@ -31,7 +35,8 @@ class LookupDrafter:
     """Follows the text, and knows how often its source was right at each length of match.
 
     The prior was counted over 100 answers of a real pair (`docs/measurements/drafting-policy.md`).
-    Until it has gained something in a reply, it leaves half of the budget: a short reply that copies nothing loses little.
+    Until it has gained something in a reply, it leaves most of the budget: a short reply that copies nothing loses little. A
+    long match in the prompt may take more of it.
 
     Args:
         eog: ids that end a generation; nothing useful follows them.
@@ -47,10 +52,15 @@ class LookupDrafter:
     source: TextSource = field(default_factory=CopySource)
     prior: Sequence[float] = PRIOR
     name = "lookup"
-    reserve = 7.0
 
     def __post_init__(self) -> None:
         self._estimator = Estimator(self.prior, _PRIOR_WEIGHT, _MEMORY, _DRIFT, _DOUBT)
+
+    @property
+    def reserve(self) -> float:
+        """Plain steps that it leaves of the budget; see `Drafter`."""
+        source = self.source
+        return _LEFT_BY_SURE if source.length >= _SURE and not source.own else _LEFT
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Follow another text, and what it is expected to be like; see `Drafter`."""
@@ -89,7 +99,7 @@ class LookupDrafter:
             return []
         most = len(source.predict(most))
         # Each token that comes true makes the match longer, and settles a dispute.
-        buckets = _BUCKETS[source.near][length : length + most]
+        buckets = _BUCKETS[_kind(source)][length : length + most]
         buckets += [len(_SOLE) - 1] * (most - len(buckets))
         buckets[:1] = [_bucket(source)][:most]
         chances = {bucket: self._estimator.chance(bucket) for bucket in set(buckets)}
@@ -99,12 +109,20 @@ class LookupDrafter:
 def _bucket(source: TextSource) -> int:
     if source.disputed:
         return len(_SOLE) + len(_NEAR) + (source.length > 2)
-    return _BUCKETS[source.near][source.length]
+    return _BUCKETS[_kind(source)][source.length]
+
+
+def _kind(source: TextSource) -> int:
+    return 1 if source.near else 2 * source.own
 
 
 _BY_LENGTH = [bisect(_LENGTHS, length) - 1 for length in range(_LENGTHS[-1] + 1)]
-_BUCKETS = (_BY_LENGTH, [at + len(_SOLE) if 0 <= at < len(_NEAR) else at for at in _BY_LENGTH])
-"""By whether the source is near, and by length; longer matches are in the last bucket of a sole source."""
+_BUCKETS = (
+    _BY_LENGTH,
+    [at + len(_SOLE) if 0 <= at < len(_NEAR) else at for at in _BY_LENGTH],
+    [at + len(PRIOR) - len(_OWN) if 0 <= at < len(_OWN) else at for at in _BY_LENGTH],
+)
+"""By whether the source is near, or the reply's own, and by length; longer matches are in the last bucket of a sole source."""
 
 
 FIXED_MATCH = 5

@@ -31,7 +31,7 @@ class PastSource:
         disputed: whether other places match about as well and go on differently.
     """
 
-    near = False
+    near = own = False
 
     def __init__(self, past: Past) -> None:
         self._past = past
