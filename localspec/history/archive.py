@@ -97,19 +97,28 @@ class History(HistoryDatabase):
         """Add the result of a call of the function `name`; see `add_user`."""
         return self._add(conversation, parent, message, "complete", name, figures)
 
-    def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> ReplyRecorder:
-        """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
-        message = self._add(conversation, parent, Message.assistant(""), "streaming", model)
-        return ReplyRecorder(self, message, clock=self._stopwatch)
+    def begin_reply(
+        self, conversation: int, parent: int | None, model: str = "", begun: Message | None = None
+    ) -> ReplyRecorder:
+        """Begin a reply to `parent`, with what it says already; it becomes the leaf, and what the recorder is fed is saved as it comes."""
+        message = self._add(conversation, parent, begun or Message.assistant(""), "streaming", model)
+        return ReplyRecorder(self, message, begun, clock=self._stopwatch)
 
-    def resume_reply(self, message: int) -> ReplyRecorder:
-        """Go on with a reply that was cut.
+    def resume_reply(self, message: int, begun: Message | None = None) -> ReplyRecorder:
+        """Go on with a reply that was cut, in a version of its own if another program writes it, or it says no more what it did.
+
+        Args:
+            message: its id.
+            begun: what it says, as far as is known; None takes what it says now.
 
         Raises:
             HistoryError: there is no such message.
         """
-        begun = message_of(self._row(message), self.media)
-        return ReplyRecorder(self, message, begun, clock=self._stopwatch)
+        row = self._row(message)
+        now = message_of(row, self.media)
+        if begun is not None and (row["state"] == "streaming" or now != begun):
+            return self.begin_reply(row["conversation"], row["parent"], row["model"], begun)
+        return ReplyRecorder(self, message, now, clock=self._stopwatch)
 
     def mark(self, message: int, mark: Mark) -> None:
         """Give a reply a mark in place of the one that it has."""

@@ -333,6 +333,18 @@ class SavedConversation:
             raise UsageError("no answer yet: ask something first")
         return self.messages[-1]
 
+    def is_answered_elsewhere(self) -> bool:
+        """Whether another window has gone on with the last answer, which is shown as it is now.
+
+        Raises:
+            UsageError: the last message is no answer, or the conversation was deleted there.
+        """
+        before = self.answer()
+        self._require_there()
+        self.show_branch(before.id)
+        now = self.answer()
+        return now.state != "streaming" and now.message != before.message
+
     def mark(self, mark: Mark, reply: StoredMessage | None = None) -> Mark:
         """Mark a reply, or the last one; the mark that it has already is taken back. Return which it has then.
 

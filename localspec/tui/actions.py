@@ -100,7 +100,11 @@ async def branch_behind(front: Front, count: int) -> None:
 
 async def go_on(front: Front, _: str) -> None:
     """Resume the last answer where it stopped."""
-    front.session.go_on()
+    try:
+        front.session.go_on()
+    except UsageError:
+        await front.show_conversation()  # another window may have changed it
+        raise
     await front.show_answer()
 
 

@@ -235,7 +235,8 @@ class ReplySaver:
             history = self._talk.history
             assert self._talk.conversation is not None  # noqa: S101 - it holds the question
             if exchange.continued is not None:
-                self._recorder = history.resume_reply(exchange.continued.id)
+                begun = exchange.continued
+                self._recorder = history.resume_reply(begun.id, begun.message)
             else:
                 self._recorder = history.begin_reply(
                     self._talk.conversation, exchange.parent, model

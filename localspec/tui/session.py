@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Happened = Union[Event, StoredMessage, "CallQuestion"]
 """What `Session.answer` yields: an event of an answer, a call that needs approval, the result of a call."""
 _ELSEWHERE = "this conversation has grown elsewhere: your question starts a new branch"
+_GONE_ON = "another window has gone on with this answer, which is shown as it is now: /continue goes on with that"
 _SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
 _DEAD = "/restart starts it again; a smaller model (F8) or context (/set ctx) needs less memory"
 _TICK_S, _LOOK_S = 0.2, 0.05
@@ -326,6 +327,8 @@ class Session:
     def go_on(self) -> None:
         """Let the last answer go on."""
         self._require_engine()
+        if self.talk.is_answered_elsewhere():
+            raise UsageError(_GONE_ON)
         self._request(self.talk.answer().id)
 
     def ask_again(self) -> bool:

@@ -3,15 +3,17 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.session.compaction import REQUEST
 from localspec.session.conversation import SavedConversation
-from tests.tui.answers import streamed
+from tests.tui.answers import finished, streamed
 from tests.tui.driving import Chat, driven
 from tests.tui.scripted import Window, window
 
@@ -24,6 +26,44 @@ def test_the_summary_of_another_window_is_no_reason_to_make_none(tmp_path: Path)
             there.answer("They said hello.")
         here.ask("MOON?")
         assert not here.session.talk.has_tried_summary
+
+
+def test_an_answer_that_was_completed_in_another_window_is_shown_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.history.recorder.FLUSH_S", 0)
+    with window(tmp_path) as here:
+        here.ask("one?")
+        here.hear(streamed(here.number, "On"))
+        with window(tmp_path, here.conversation) as there:
+            assert there.session.talk.messages[-1].state == "cut", "as after a kill"
+            here.hear(finished(here.number, "One, two."))
+            with pytest.raises(UsageError, match="another window has gone on with this answer"):
+                there.session.go_on()
+            assert there.contents == ["one?", "One, two."]
+            there.session.go_on()
+            there.hear(streamed(there.number, " Three."))
+            there.hear(finished(there.number, "One, two. Three."))
+        assert len(here.session.talk.history.messages(here.conversation)) == 2
+
+
+def test_an_answer_that_another_window_writes_goes_on_in_a_version_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.history.recorder.FLUSH_S", 0)
+    with window(tmp_path) as here:
+        here.ask("one?")
+        here.hear(streamed(here.number, "On"))
+        with window(tmp_path, here.conversation) as there:
+            here.hear(streamed(here.number, "e, "))
+            there.session.go_on()
+            there.hear(streamed(there.number, "ly."))
+            here.hear(finished(here.number, "One, two."))
+            there.hear(finished(there.number, "Only."))
+            assert there.contents == ["one?", "Only."]
+        assert here.contents == ["one?", "One, two."]
+        stored = here.session.talk.history.messages(here.conversation)
+        assert [each.message.text for each in stored] == ["one?", "One, two.", "Only."]
 
 
 SCRIPT = {
