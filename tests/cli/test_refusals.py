@@ -78,7 +78,10 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("batch in.jsonl --gate broken.toml", 2, ("broken.toml", "uses")),
     *((f"batch in.jsonl --parallel {count}", 2, ("--parallel",)) for count in ("65", "many")),
     ("bench --modes fast", 2, ("draft mode 'fast'",)),
-    ("bench --compare off auto --pairs 4", 2, ("pairs is 4",)),
+    ("bench --compare off auto --pairs 4", 2, ("pairs is 4: give 5 to 1000",)),
+    ("bench --compare off auto --pairs 1001", 2, ("pairs is 1001: give 5 to 1000",)),
+    ("bench --repeat 0", 2, ("repeat is 0: give 1 to 1000",)),
+    ("bench --repeat 100000000", 2, ("repeat is 100000000: give 1 to 1000",)),
     ("bench --compare off auto --modes off", 2, ("--compare and --modes",)),
     ("bench --pairs 7", 2, ("--pairs needs --compare",)),
     ("bench --temperature warm", 2, ("temperature 'warm' is not a number",)),
@@ -105,7 +108,8 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, stored: Path) -> Path:
+    stored.mkdir(exist_ok=True)  # what only reads says that it is missing
     for name, text in FILES.items():
         (tmp_path / "work" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "work" / name).write_text(text)

@@ -25,6 +25,8 @@ from localspec.plugins.bench.prompts import BenchPrompt
 from localspec.plugins.bench.trial import Arrival, Slot, Trial, log_ratio, neighbours
 
 OnTrial = Callable[[int, int, Trial], None]
+_MOST_RUNS = 1000
+"""Repeats, or pairs: more take weeks, and a list of them much memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ class Bench:
     pairs: int | None = None
 
     def __post_init__(self) -> None:
-        if self.repeats < 1:
-            raise UsageError(f"repeat is {self.repeats}: it must be 1 or more")
-        if self.pairs is not None and self.pairs < LEAST_PAIRS:
-            raise UsageError(f"pairs is {self.pairs}: give {LEAST_PAIRS} or more")
+        if not 1 <= self.repeats <= _MOST_RUNS:
+            raise UsageError(f"repeat is {self.repeats}: give 1 to {_MOST_RUNS}")
+        if self.pairs is not None and not LEAST_PAIRS <= self.pairs <= _MOST_RUNS:
+            raise UsageError(f"pairs is {self.pairs}: give {LEAST_PAIRS} to {_MOST_RUNS}")
 
     @property
     def names(self) -> list[str]:

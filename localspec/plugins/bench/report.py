@@ -19,9 +19,9 @@ STAGES = ("prefill", "draft_prefill", "draft", "verify", "sample", "other")
 _SPEED = ("ratio", "95 %", "tokens/s", "first", "acc.", "len.", "same")
 _LEGEND = (
     "ratio: speed relative to the neighbouring run of {0}, from the request to the last token, prefill included, at "
-    "equal lengths; above 1 is faster; with its 95 % interval. first: seconds to the first token. acc.: accepted of "
+    "equal lengths; above 1 is faster; with its 95 % interval. tokens/s: of the median run, prefill included. first: seconds to the first token. acc.: accepted of "
     "all drafted tokens, or that nothing was drafted. len.: confirmed tokens per round. same: texts that are those of {0}, and the median "
-    "token at which the others left it. all: each kind counts alike in ratio; tokens/s is the median run, so the two need not agree."
+    "token at which the others left it. all: each kind counts alike in ratio, and each run in tokens/s, so the two need not agree."
 )
 Pairs = Sequence[tuple[Trial, Trial]]
 
