@@ -238,8 +238,8 @@ def local_drafts(
             why = f"the draft model {name} has another vocabulary than {model} there{other}"
     if why and (options.draft_model or options.draft != "auto"):
         raise UsageError(f"nothing drafts here: {why}")
-    if why:
-        return alone, f"drafts are looked up alone: {why}"
+    if why:  # the line under the answer has what was drafted
+        return alone, ""
     from localspec.launch.load import load  # noqa: PLC0415 - few servers are drafted for
 
     plan = make_plan(LaunchOptions(target=name, draft="auto", offline=True))

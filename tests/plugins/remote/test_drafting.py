@@ -192,12 +192,11 @@ def judged(monkeypatch: pytest.MonkeyPatch, own: str | None, **options: Any) -> 
         (None, "qwen2.5-coder-0.5b is not here: run `localspec pull qwen2.5-coder-0.5b`"),
     ],
 )
-def test_what_cannot_draft_says_why_before_it_is_loaded(
+def test_what_cannot_draft_says_why_before_it_is_loaded_where_it_was_wanted(
     monkeypatch: pytest.MonkeyPatch, own: str | None, words: str
 ) -> None:
     drafts, line = judged(monkeypatch, own)
-    assert line == f"drafts are looked up alone: the draft model {words}"
-    assert drafts.name == ""
+    assert (drafts.name, line) == ("", ""), "the line under an answer has what was drafted"
     for options in ({"draft": "model"}, {"draft_model": "qwen2.5-coder-0.5b"}):
         with pytest.raises(UsageError, match=words.partition(":")[0]):
             judged(monkeypatch, own, **options)
