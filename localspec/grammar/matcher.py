@@ -29,6 +29,9 @@ _JSON: Any = {
 }
 _INTERNAL = re.compile(r"(<state>|<backtrace>|\n *\d+ \| ).*", re.DOTALL)
 """The state of its parser, and lines of the grammar."""
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_ASCII = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]"}
+"""Rust's are of all scripts: an answer of `\\d{4}` in Arabic digits is no number for most that read it."""
 _WRONG_REGEX = re.compile(r"(invalid regex .*)?regex parse error:.*error: ", re.DOTALL)
 
 
@@ -85,10 +88,11 @@ def embedded_schema(schema: dict[str, Any]) -> str:
 
 
 def regex_source(regex: str) -> str:
-    """Return a grammar of the texts that a regular expression matches as a whole."""
+    r"""Return a grammar of the texts that a regular expression matches as a whole; `\d` and `\w` are those of ASCII."""
     from llguidance import LLMatcher
 
-    source: str = LLMatcher.grammar_from_regex(regex)
+    ascii_only = _ESCAPE.sub(lambda each: _ASCII.get(each[0], each[0]), regex)
+    source: str = LLMatcher.grammar_from_regex(ascii_only)
     return source
 
 

@@ -137,6 +137,13 @@ def test_large_grammars_are_followed_or_refused(gbnf: str, text: str) -> None:
         assert "\n" not in str(error)  # noqa: PT017 - some of them are taken
 
 
+def test_digits_and_letters_of_a_regex_are_those_of_ascii() -> None:
+    cases = (r"\d", "7", "٣"), (r"\w", "a", "é"), (r"[\d.]+", "1.5", "1.٥"), (r"[^\D]", "4", "x")
+    for regex, right, wrong in (*cases, (r"\W", "é", "e"), (r"\D", "٣", "3"), (r"\\d", r"\d", "7")):
+        assert takes(right, regex=regex), regex
+        assert not takes(wrong, regex=regex), regex
+
+
 def test_each_option_binds_an_answer_and_none_leaves_it_free() -> None:
     require_sound(ReplyOptions())
     for name, source, wrong, reason in (
