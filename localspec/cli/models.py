@@ -113,23 +113,39 @@ def list_(json_: bool) -> None:
     registry = load_registry()
     items = inventory(registry, Store(data_dir()))
     rows = {row.name: row for row in model_rows(registry)}
+    also = _other_names(registry)
     table = []
     for item in items:
         row = rows.get(item.entry.full_name) or rows.get(item.name)
         purpose = row.about if row is not None and row.kind not in {"chat", "code"} else ""
         media = takes(item.entry) if item.mmproj_bytes else ()
         purpose = purpose or (in_words(media) if media else "")
+        if names := also.get(item.name):
+            purpose = ", ".join(filter(None, [purpose, f"also {' and '.join(names)}"]))
         size = size_text(item.entry.size_bytes)
         if item.where == "unfinished":
             size = f"{size_text(item.here_bytes)} of {size}"
         table.append((item.name, f"{size:>17}", item.where, purpose))
     none = "no models yet: `localspec recommend` suggests some, `localspec pull NAME` downloads one"
-    print_list([_item_facts(item) for item in items], table, none, json_=json_)
+    print_list(
+        [_item_facts(item, also.get(item.name, [])) for item in items], table, none, json_=json_
+    )
 
 
-def _item_facts(item: Item) -> dict[str, object]:
+def _other_names(registry: Registry) -> dict[str, list[str]]:
+    """Return the names that `import` gave to models, by the name of the model; a pair's are its target's."""
+    names: dict[str, list[str]] = {}
+    for alias, meaning in registry.aliases.items():
+        pair = registry.pairs.get(meaning)
+        if (entry := registry.find(meaning if pair is None else pair.target)) is not None:
+            names.setdefault(entry.name, []).append(alias)
+    return names
+
+
+def _item_facts(item: Item, aliases: Sequence[str]) -> dict[str, object]:
     return {
         **fields(item, "name here_bytes mmproj_bytes where imported"),
+        "aliases": aliases,
         **fields(item.entry, "size_bytes sha256"),
         "path": None if item.path is None else str(item.path),
         "learnt": None if item.entry.pin is None else item.entry.pin.date,

@@ -152,6 +152,11 @@ def test_several_are_pulled_and_an_unknown_one_fetches_nothing(machine: ToyMachi
     assert "draft model for both" in lines[1]
     (first, _) = json.loads(machine.run("list", "--json").out)
     assert (first["path"], first["here_bytes"]) == (str(paths[0]), len(LARGE))
+    machine.pairs += '[aliases]\nbig = "large"\nduo = "both"\nlittle = "small"\n'
+    lines = machine.run("list").out.splitlines()
+    assert lines[0].endswith("store  also big and duo")
+    assert lines[1].endswith("draft model for both, also little")
+    assert json.loads(machine.run("list", "--json").out)[0]["aliases"] == ["big", "duo"]
 
 
 def test_an_imported_file_has_a_name_for_every_command(machine: ToyMachine, own: Path) -> None:
