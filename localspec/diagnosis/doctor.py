@@ -108,7 +108,18 @@ def examine(
         "memory": lambda: memory(data_dir()),
         "speed": lambda: speed(data_dir()),
     }
-    return {name: facts for name, section in sections.items() if (facts := gather(section))}
+    found = {name: facts for name, section in sections.items() if (facts := gather(section))}
+    seen: dict[str, str] = {}
+    for name, facts in found.items():
+        found[name] = [_unrepeated(each, name, seen) for each in facts]
+    return found
+
+
+def _unrepeated(fact: Fact, section: str, seen: dict[str, str]) -> Fact:
+    """Return a fact; of a failure that an earlier section has, that it is the same. `seen` are sections by the failure."""
+    if fact.state != "broken" or (first := seen.setdefault(fact.value, section)) == section:
+        return fact
+    return fact._replace(value=f"for the reason under {first}")
 
 
 def gather(section: Callable[[], Iterable[Fact]]) -> list[Fact]:

@@ -99,6 +99,17 @@ def test_settings_without_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert doctor.gather(doctor.files)[-1].state == "broken"
 
 
+def test_one_cause_is_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    (tmp_path / "models.toml").write_text("aliases = 3")
+    sections = doctor.examine(offline=True, verify=False, progress=lambda _: None)
+    broken = [each.value for facts in sections.values() for each in facts if each.state == "broken"]
+    assert len(broken) > 1
+    assert sum("models.toml" in each for each in broken) == 1
+    assert {*broken[1:]} == {"for the reason under settings"}
+
+
 def test_files_are_where_the_variables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
