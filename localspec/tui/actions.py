@@ -95,7 +95,7 @@ async def branch_behind(front: Front, count: int) -> None:
     session.talk.branch_off(count, session.settings.changed)
     session.count()
     await front.show_conversation(known=True)
-    front.report("branched into a new conversation; the original is in the history (F7)")
+    front.report("branched into a new conversation; the original is in /history")
 
 
 async def go_on(front: Front, _: str) -> None:

@@ -232,7 +232,7 @@ class ChatApp(Screens):
             what = (
                 "stops this answer and returns what waits to the input line"
                 if session.growing
-                else "returns what waits to the input line; no model is loaded: F8 chooses one"
+                else "returns what waits to the input line; no model is loaded: /model chooses one"
             )
             self.report(f"{many} waiting; Esc {what}", lambda: waiting)
             return

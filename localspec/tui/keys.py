@@ -1,6 +1,6 @@
 """The keys of the chat: those of the commands, and others. Each has a name, under which `[keys]` in chat.toml gives it others."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 
 from textual.binding import Binding, BindingType
@@ -105,9 +105,18 @@ def read_keys(chosen: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
             wrong.append(
                 f"chat.toml, [keys]: {name} is {keys[:40]!r}, which is no key: {stays} stays"
             )
+        elif other := next((e for e in right if _clash(action, read, e, right[e])), ""):
+            taken = f"{keys[:40]!r}, which {other} has: give it another"
+            wrong.append(f"chat.toml, [keys]: {name} is {taken}")
         else:
             right[action] = ",".join(read)
     return right, wrong
+
+
+def _clash(action: str, keys: Collection[str], other: str, others_keys: str) -> bool:
+    """Return whether two actions have a key in common where one of them would not get it."""
+    meet = _PLACES[action] == _PLACES[other] or not _FIRST.isdisjoint({action, other})
+    return action != other and meet and not {*others_keys.split(",")}.isdisjoint(keys)
 
 
 def _read_key(text: str) -> str:
@@ -126,7 +135,29 @@ def _named() -> Iterator[Binding]:
 
 
 def key_list(chosen: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys of all that has some, its name for chat.toml, and what it does; `chosen` are the user's own, by name."""
+    """Yield the keys of all that has some, its name for chat.toml, and what it does; `chosen` are the user's own, by name.
+
+    A key that the user gave to something else is no longer there; the last one may be gone.
+    """
     for each in _named():
-        keys = ", ".join(map(key_text, chosen.get(str(each.id), each.key).split(",")))
-        yield keys, str(each.id), each.description
+        name = str(each.id)
+        keys = chosen[name].split(",") if name in chosen else _left(each, chosen)
+        yield ", ".join(map(key_text, keys)), name, each.description
+
+
+def _left(binding: Binding, chosen: Mapping[str, str]) -> list[str]:
+    """Return the usual keys of a binding but for those that the user gave to others."""
+    return [
+        key
+        for key in binding.key.split(",")
+        if not any(_clash(str(binding.id), [key], other, keys) for other, keys in chosen.items())
+    ]
+
+
+_PLACES = {
+    each.id: place
+    for place, bindings in enumerate((IN_APP, IN_COMPOSER, ON_MESSAGE))
+    for each in bindings
+    if isinstance(each, Binding)
+}
+_FIRST = {str(each.id) for each in _named() if each.priority}

@@ -83,7 +83,7 @@ class Models:
         if self.ready is not None:
             return clean_line(self.ready.target)
         stopped = "the model has stopped: /restart starts it again"
-        return stopped if self.dead else "no model loaded: F8 chooses one"
+        return stopped if self.dead else "no model loaded: /model chooses one"
 
     @property
     def title(self) -> str:
@@ -145,7 +145,7 @@ class Models:
             if not self._engine.has_loaded:
                 self.ready = self.loaded = None
                 self.trouble = Interrupted(
-                    "loading was stopped: F8 chooses a model, /restart loads this one"
+                    "loading was stopped: /model chooses one, /restart loads this one"
                 )
         except LocalspecError as error:
             return error

@@ -189,7 +189,7 @@ class Screens(App[None]):
         self.take_back_waiting()
         if not exchange.tokens:
             self.report(
-                "stopped before the first token; F5 asks again, another question takes its place"
+                "stopped before the first token; /regenerate asks again, another question takes its place"
             )
         elif self.session.talk.ends_with_summary:
             await when_nearly_full(self)

@@ -45,7 +45,7 @@ Happened = Union[Event, StoredMessage, "CallQuestion"]
 _ELSEWHERE = "this conversation has grown elsewhere: your question starts a new branch"
 _GONE_ON = "another window has gone on with this answer, which is shown as it is now: /continue goes on with that"
 _SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
-_DEAD = "/restart starts it again; a smaller model (F8) or context (/set ctx) needs less memory"
+_DEAD = "/restart starts it again; a smaller /model or context (/set ctx) needs less memory"
 _TICK_S, _LOOK_S = 0.2, 0.05
 _REVIVED_AGAIN_S = 60.0
 """An engine that dies again so soon is left to the user."""

@@ -539,6 +539,12 @@ async def test_keys_that_are_wrong_are_said_and_the_welcome_has_those_that_work(
     await chat.press("ctrl+s", shows="Nothing measured yet")
 
 
+@driven(preferences=Preferences(keys={"lens": "f2"}), size=(200, 30))
+async def test_the_welcome_leaves_out_a_key_that_something_else_has(chat: Chat) -> None:
+    chat.see(shows="F8   chooses", lacks="shows what drafting")
+    await chat.press("f2", lacks="Nothing measured yet")
+
+
 @driven({"otherwise": ["and on " * 30]})
 async def test_an_answer_that_is_taken_back_was_measured(chat: Chat) -> None:
     await chat.ask("one?")

@@ -23,7 +23,7 @@ from localspec.tui.actions import copied, number
 from localspec.tui.commands import BY_NAME, COMMANDS, goes_on, matching, parse, unquoted
 from localspec.tui.composer import complete
 from localspec.tui.history_sheet import age
-from localspec.tui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
+from localspec.tui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list, read_keys
 from localspec.tui.lens import MARKS, counts, legend, marked, pieces
 from localspec.tui.main_view import fitted
 from localspec.tui.message_text import growing_text, message_text
@@ -193,6 +193,20 @@ def test_keys_have_names_and_times_are_short() -> None:
     # 6 ms of a tenth of a second; and however dear, it is not left out for ever.
     due = ((100.1, 7.006, False), (100.31, 7.006, True), (100.4, 7.1, False), (100.5, 7.1, True))
     assert [pace.is_due(now, spent) for now, spent, _ in due] == [each for *_, each in due]
+
+
+def test_a_key_that_has_two_meanings_has_one_and_the_other_is_known_to_be_gone() -> None:
+    chosen = {"lens": "f2", "stats": "f2", "send": "f2", "message_copy": "enter", "suspend": "f8"}
+    right, wrong = read_keys(chosen)
+    assert right == {"lens": "f2", "message_copy": "enter", "suspend": "f8"}
+    assert wrong == [
+        "chat.toml, [keys]: stats is 'f2', which lens has: give it another",
+        "chat.toml, [keys]: send is 'f2', which lens has: give it another",
+    ]
+    keys = {name: key for key, name, _ in key_list(right)}
+    names = "lens", "stats", "model", "message_think", "send", "message_copy"
+    assert [keys[name] for name in names] == ["F2", "", "", "t", "Enter", "Enter"]
+    assert all(key for key, *_ in key_list({"stop": "escape"})), "a message's own Esc stays"
 
 
 def test_texts_of_messages_have_headings_files_and_figures() -> None:

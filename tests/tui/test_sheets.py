@@ -100,7 +100,7 @@ async def test_a_setting_is_changed_and_a_wrong_one_refused(chat: Chat) -> None:
 async def test_a_download_shows_its_progress_and_esc_stops_it(chat: Chat) -> None:
     await chat.until_text("downloading toy: ", "of 2.0 GB")
     await chat.press(
-        "escape", shows="loading was stopped: F8 chooses a model, /restart loads this one"
+        "escape", shows="loading was stopped: /model chooses one, /restart loads this one"
     )
     chat.composer.fill("and this?")
     await chat.press("enter", shows="1 question waiting")

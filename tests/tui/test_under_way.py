@@ -72,7 +72,7 @@ async def test_esc_stops_keeps_what_is_there_and_the_answer_goes_on(chat: Chat) 
 async def test_esc_in_prefill_leaves_the_question_alone(chat: Chat) -> None:
     await chat.begin("long " * 200)
     await chat.until_text("reading")
-    shown = "stopped before the first token; F5 asks again"
+    shown = "stopped before the first token; /regenerate asks again"
     await chat.press("escape", rest=True, shows=shown)
     assert len(chat.contents) == 1
     await chat.press("up", typed="long " * 200)
