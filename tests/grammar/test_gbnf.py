@@ -138,7 +138,7 @@ def test_large_grammars_are_followed_or_refused(gbnf: str, text: str) -> None:
 
 
 def test_digits_and_letters_of_a_regex_are_those_of_ascii() -> None:
-    cases = (r"\d", "7", "٣"), (r"\w", "a", "é"), (r"[\d.]+", "1.5", "1.٥"), (r"[^\D]", "4", "x")
+    cases = (r"\d", "7", "٣"), (r"\w", "a", "é"), (r"[\d.]+", "1.5", "1.٣"), (r"[^\D]", "4", "x")
     for regex, right, wrong in (*cases, (r"\W", "é", "e"), (r"\D", "٣", "3"), (r"\\d", r"\d", "7")):
         assert takes(right, regex=regex), regex
         assert not takes(wrong, regex=regex), regex
