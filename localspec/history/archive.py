@@ -101,7 +101,9 @@ class History(HistoryDatabase):
         self, conversation: int, parent: int | None, model: str = "", begun: Message | None = None
     ) -> ReplyRecorder:
         """Begin a reply to `parent`, with what it says already; it becomes the leaf, and what the recorder is fed is saved as it comes."""
-        message = self._add(conversation, parent, begun or Message.assistant(""), "streaming", model)
+        message = self._add(
+            conversation, parent, begun or Message.assistant(""), "streaming", model
+        )
         return ReplyRecorder(self, message, begun, clock=self._stopwatch)
 
     def resume_reply(self, message: int, begun: Message | None = None) -> ReplyRecorder:
