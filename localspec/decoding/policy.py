@@ -329,18 +329,18 @@ class AdaptivePolicy:
             if forecast.step_s:
                 plan = self._growing(drafter, forecast, verify_s, affordable_s)
             else:
-                plan = self._copied(drafter, forecast, verify_s, affordable_s)
+                plan = self._copied(drafter, forecast, affordable_s, bearable)
             if plan.rate > rate and plan.draft_length:
                 best, rate = plan, plan.rate
         return best
 
     def _copied(
-        self, drafter: Drafter, forecast: DraftForecast, verify_s: list[float], affordable_s: float
+        self, drafter: Drafter, forecast: DraftForecast, affordable_s: float, bearable: float
     ) -> Plan:
-        """Return how far to draft where that takes no pass; what has to be waited for, only where nobody else would wait, too."""
-        seconds = verify_s
+        """Return how far to draft where that takes no pass; what has to be waited for, only where nobody waits who does not draft."""
+        seconds = verify_s = self._verified_s
         if forecast.late_s:
-            most_s = 0.0 if self._shares else _MOST_WAIT * verify_s[0]
+            most_s = _MOST_WAIT * verify_s[0] if bearable == inf else 0.0
             most = bisect(forecast.late_s, most_s)
             pairs = zip(verify_s[1:], forecast.late_s[:most], strict=False)
             seconds = [verify_s[0], *(pass_s + late_s for pass_s, late_s in pairs)]

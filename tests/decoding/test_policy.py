@@ -210,6 +210,24 @@ def test_who_gained_by_drafts_bears_those_of_others() -> None:
     assert first.plan([0, 0], 1000).draft_length > 4
 
 
+def test_proposals_are_waited_for_where_all_draft() -> None:
+    class Coming(Knowing):
+        def forecast(self, tokens: Sequence[int]) -> DraftForecast:
+            return DraftForecast([0.9] * 31, late_s=[0.01] * 31)
+
+    sharing = Sharing()
+    first, other = (AdaptivePolicy(FLAT, 31, [Coming()], 0, sharing, slot) for slot in (0, 1))
+    first.begin([0, 0], GREEDY)
+    assert first.plan([0, 0], 1000).draft_length > 4
+    other.begin([0, 0], GREEDY)
+    assert first.plan([0, 0], 1000).draft_length == 0, "the other one would wait"
+    for _ in range(2):
+        for each in (first, other):
+            each.plan([0, 0], 1000)
+            each.learn(PLAIN_ROUND)
+    assert first.plan([0, 0], 1000).draft_length > 4
+
+
 def test_the_first_of_equals_leaves_others_its_reserve() -> None:
     lengths, costs = {}, PassCosts((1, 32), (1.0, 8.0))
     for reserve in (0.0, 14.0):
