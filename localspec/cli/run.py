@@ -222,14 +222,13 @@ def run(
     )
     answer = RunAnswer(load, request, turns, output, saved, message, default)
     with ExitStack() as engine:  # which has to keep what it read: that waits until all is printed
-        return _answered(answer, engine, settings, text, output, workload)
+        return _answered(answer, engine, settings, output, workload)
 
 
 def _answered(
     answer: "RunAnswer",
     engine: ExitStack,
     settings: Settings,
-    text: str,
     output: OutputFlags,
     workload: str | None,
 ) -> int:
@@ -247,7 +246,7 @@ def _answered(
             notice(unsaved.line)
     if outcome is None:
         return INTERRUPTED
-    code = _report(outcome, text, answer.request, output, workload) or (
+    code = _report(outcome, answer.request, output, workload) or (
         0 if unsaved is None else unsaved.code
     )
     cancelled = answer.stopped or outcome.reply.stop_reason is StopReason.CANCELLED
@@ -585,13 +584,14 @@ def _wants_to_see(rule: str) -> bool:
 
 
 def _report(
-    outcome: RunOutcome, text: str, request: Request, output: OutputFlags, workload: str | None
+    outcome: RunOutcome, request: Request, output: OutputFlags, workload: str | None
 ) -> int:
     """Print JSON or code, citations and figures; return the exit code."""
     reply, messages = outcome.reply, request.messages
     bound = request.options.answer_grammar is not None
     if output.json_:
-        kind, cited = workload or _workload(text, reply.text), cited_json(reply.text, messages)
+        kind = workload or _workload(request.question, reply.text)
+        cited = cited_json(reply.text, messages)
         print_json(outcome.as_json(kind, cited, bound=bound), indent=None)
     if output.code:
         print_code(reply.text, quiet=output.quiet)

@@ -329,6 +329,8 @@ class SavedConversation:
         Raises:
             UsageError: the last message is none.
         """
+        if self._is_unanswered:
+            raise UsageError("the last question has no answer yet: /regenerate asks it again")
         if not self.messages or self.messages[-1].message.role != "assistant":
             raise UsageError("no answer yet: ask something first")
         return self.messages[-1]

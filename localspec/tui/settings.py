@@ -206,7 +206,7 @@ class ConversationSettings:
             raise UsageError("the models were loaded with --draft off: leave that out to draft")
         if uses_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
             raise UsageError(
-                "no draft model is loaded: start the chat with --draft model, or leave draft at auto"
+                "no draft model is loaded: start the chat with --draft-model NAME, or leave draft at auto"
             )
 
 

@@ -351,6 +351,19 @@ def test_a_recorded_answer(smollm2_path: Path, elsewhere: dict[str, str], tmp_pa
     assert first.encode() not in files or len(first) < 5
 
 
+def test_the_kind_of_a_text_is_the_same_in_json_and_in_the_records(
+    smollm2_path: Path, elsewhere: dict[str, str], tmp_path: Path
+) -> None:
+    """A file that comes with a question is a part of it."""
+    file = tmp_path / "sizes.py"
+    file.write_text("def half(size: int) -> int:\n    return size // 2\n" * 9)
+    flags = ("--target", str(smollm2_path), "-n", "4", "--draft", "off", "--json", *PLAIN)
+    asked = ("-f", str(file), "Rename the function half to part. Print the whole file.")
+    document = json.loads(succeed("run", *flags, *asked, env=elsewhere).out)
+    (reply,) = read_records(tmp_path / "telemetry").replies.values()
+    assert document["workload"] == reply.workload
+
+
 def test_a_damaged_history_is_named_by_every_command(tmp_path: Path) -> None:
     place = {"LOCALSPEC_DATA_DIR": str(tmp_path)}
     for name in ("history/history.db", "telemetry/replies.db"):

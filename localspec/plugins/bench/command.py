@@ -29,6 +29,7 @@ from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text
+from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.plugins.bench.arms import mode_arms, parse_arm
 from localspec.plugins.bench.bench import Watchers, run_bench
 from localspec.plugins.bench.measure import Bench
@@ -126,12 +127,21 @@ def bench(name: str | None, settings: Settings, measuring: BenchFlags) -> int:
     if not result.trials or (request.verdict and compared(result) is None):
         notice(nothing)
         return INTERRUPTED
+    say_if_busy()
     if measuring.json_:
         print_json(document(result), indent=None)
     else:
         click.echo(table(result, shutil.get_terminal_size((80, 24)).columns))
     sys.stdout.flush()
     return 0 if result.is_whole else INTERRUPTED
+
+
+def say_if_busy() -> None:
+    """Print that other programs were busy while it was measured; nothing if none was."""
+    others = taken_by_others()
+    if others is not None and others[0] >= GIVES_WAY:
+        busy = f"other programs used {others[0]:.1f} of {others[1]} cores meanwhile"
+        notice(f"{busy}: no ratio says what it would be on an idle machine")
 
 
 def bench_request(settings: Settings, measuring: BenchFlags) -> Bench:

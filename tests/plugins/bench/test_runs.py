@@ -215,6 +215,15 @@ def test_a_prompt_that_is_too_long_is_named_before_anything_is_measured() -> Non
         prompt_tokens(Bench(n_ctx=lengths[1]).assistant, PROMPTS)
 
 
+def test_who_measures_beside_busy_programs_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for taken, told in ((1.5, True), (0.2, False)):
+        monkeypatch.setattr(command, "taken_by_others", lambda taken=taken: (taken, 2))
+        command.say_if_busy()
+        assert ("other programs used 1.5 of 2 cores" in capsys.readouterr().err) is told
+
+
 def test_ctrl_c_before_anything_is_compared_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
