@@ -241,7 +241,7 @@ def test_run_says_that_a_reply_was_only_thoughts(
     words: str,
 ) -> None:
     given = replace(reply(), text=text, thinking=thinking, stop_reason=reason).noted()
-    _report(outcome(given), "?", Request(1, (Message.user("?"),)), OutputFlags(**flags), "chat")
+    _report(outcome(given), Request(1, (Message.user("?"),)), OutputFlags(**flags), "chat")
     printed = capsys.readouterr().err
     assert words in printed
     assert ("only thoughts and no answer" in printed) == bool(words)
