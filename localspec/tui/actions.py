@@ -100,10 +100,12 @@ async def branch_behind(front: Front, count: int) -> None:
 
 async def go_on(front: Front, _: str) -> None:
     """Resume the last answer where it stopped."""
+    shown = front.session.talk.messages
     try:
         front.session.go_on()
     except UsageError:
-        await front.show_conversation()  # another window may have changed it
+        if front.session.talk.messages != shown:  # by another window
+            await front.show_conversation()
         raise
     await front.show_answer()
 
