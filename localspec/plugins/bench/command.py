@@ -127,7 +127,8 @@ def bench(name: str | None, settings: Settings, measuring: BenchFlags) -> int:
     if not result.trials or (request.verdict and compared(result) is None):
         notice(nothing)
         return INTERRUPTED
-    say_if_busy()
+    if not measuring.quiet:
+        say_if_busy()
     if measuring.json_:
         print_json(document(result), indent=None)
     else:

@@ -55,7 +55,7 @@ def test_the_table_is_on_stdout_and_a_reader_may_leave(prompts: Path) -> None:
 
 
 def test_ctrl_c_prints_what_was_measured_until_then(prompts: Path) -> None:
-    flags = ("--prompts", str(prompts), "--max-tokens", "8", "--repeat", "5000")
+    flags = ("--prompts", str(prompts), "--max-tokens", "8", "--repeat", "1000")
     with started("bench", *PLAIN, *flags, "--modes", "lookup") as process:
         assert b"run 1 of " in process.stderr.readline()
         out, _ = interrupt(process, signal.SIGINT)
