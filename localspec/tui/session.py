@@ -113,6 +113,9 @@ class Session:
         self.exchange: Exchange | None = None
         self.gains: list[Gain] = []
         self.waiting: list[str] = []
+        self._before_edit: dict[
+            int, int
+        ] = {}  # by questions that were asked instead: the message that was last
         self._gate, self._own, self._prediction = gate, own, prediction
         self._answers = False
         self._set_aside: int | None = None
@@ -314,7 +317,10 @@ class Session:
         """
         self._begin_question()
         question, unmatched = self.questions.instead(number, text, keeps=keeps)
-        self._request(self.talk.say_instead(number, question))
+        before = self.talk.messages[-1].id
+        asked = self.talk.say_instead(number, question)
+        self._before_edit[asked] = before
+        self._request(asked)
         return unmatched
 
     def regenerate(self, seed: int | None = None) -> None:
@@ -621,10 +627,15 @@ class Session:
         return export_line(path, masked, conversation)
 
     def undo(self) -> str:
-        """Take back the last question and its answer; return the question, with mentions of all its pictures and sounds."""
+        """Take back the last question and its answer; return the question, with mentions of all its pictures and sounds.
+
+        Where it was asked in place of another one, what stood there before is shown again.
+        """
         self.require_rest()
-        media = self.talk.question().message.media
-        text = self.tray.take_back(self.talk.take_back(), media)
+        last = self.talk.question()
+        text = self.tray.take_back(self.talk.take_back(), last.message.media)
+        if (before := self._before_edit.pop(last.id, None)) is not None:
+            self.talk.go_back(before)
         self._forget_answers()
         self.count()
         return text

@@ -69,6 +69,18 @@ def test_a_reply_is_kept_as_the_engine_finished_it_and_made_again_with_a_seed(he
     assert len(here.session.talk.messages[1].siblings) == 2
 
 
+def test_an_edit_that_is_taken_back_leaves_what_was_before_it(here: Window) -> None:
+    here.ask("one?", "One.")
+    here.ask("two?", "Two.")
+    here.session.ask_instead(1, "uno?")
+    here.answer("Uno.")
+    assert here.contents == ["uno?", "Uno."]
+    assert here.session.undo() == "uno?"
+    assert here.contents == ["one?", "One.", "two?", "Two."]
+    assert here.session.undo() == "two?"
+    assert here.contents == ["one?", "One."]
+
+
 def test_a_stopped_answer_is_kept_as_cut_and_goes_on_in_the_same_message(here: Window) -> None:
     here.ask("one?")
     assert here.session.stop()
