@@ -2,6 +2,7 @@
 
 import codecs
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 # A shorter word may begin any sentence.
 _LEAST_FAMILY = 4
+_SIZED = re.compile(r"[\w.-]+[:-]\d+(\.\d+)?[bm]", re.IGNORECASE)
+"""How models are called elsewhere, by their size."""
 _MOST_BYTES = 64 << 20  # of stdin, which may have no end
 _INPUT = "input"
 
@@ -88,7 +91,8 @@ def model_and_prompt(
         raise UsageError(
             f"{first[:80]!r} is not a model{hint}: put quotes around a prompt of several words"
         )
-    if likely and (_is_family(first, likely) or any(each.isdigit() for each in first)):
+    known = likely and (_is_family(first, likely) or any(each.isdigit() for each in first))
+    if known or _SIZED.fullmatch(first):
         raise UsageError(
             f"{first!r} is not a model{hint}; if it is your prompt, name the model with -m"
         )

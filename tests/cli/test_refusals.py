@@ -44,6 +44,7 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("run -c", 2, ("no conversation to continue",)),
     ("run --tempratur 1 Hi", 2, ("--tempratur", "did you mean --temperature", "run --help`")),
     ("run Hi there", 2, ("'Hi' is not a model", "quotes")),
+    ("run deepseek-r1:7b", 2, ("'deepseek-r1:7b' is not a model", "name the model with -m")),
     ("run", 2, ("stdin is empty",)),
     ("run --offline Hi", 3, ("localspec pull smollm2-135m",)),
     ("run --target none.gguf Hi", 3, ("none.gguf", "smollm2-135m")),
