@@ -233,8 +233,13 @@ class Measurements:
     def of(
         self, file: Path, options: LoadOptions, role: Role, lora: Path | None = None
     ) -> StoredCosts | None:
-        """Return the costs of a model's passes, loaded so."""
-        return stored_costs(file, options, role, lora)
+        """Return the costs of a model's passes, loaded so; None for a draft model's that are to be measured again now.
+
+        By those it might stay out, and what is not loaded is never measured again.
+        """
+        stored = stored_costs(file, options, role, lora)
+        again = stored is not None and stored.is_measured_again(busy=_is_busy())
+        return None if again and role is Role.DRAFT_MODEL else stored
 
     def of_heads(self, file: Path, options: LoadOptions) -> StoredCosts | None:
         """Return those of the heads in a file."""
@@ -284,15 +289,19 @@ def stored_widths(file: Path, options: LoadOptions) -> SafeWidths | None:
     return None
 
 
+def _is_busy() -> bool:
+    others = taken_by_others()
+    return others is not None and others[0] >= GIVES_WAY
+
+
 def _kind(role: Role) -> str:
     return f"costs of a {role.value}"
 
 
 def _costs(key: Key, measure: Callable[[bool], Measured]) -> tuple[StoredCosts, str]:
     """Return what passes cost, measured where that is not known for sure; and a note where it could not be stored."""
-    known, others = _load(key, StoredCosts), taken_by_others()
-    busy = others is not None and others[0] >= GIVES_WAY
-    if known is not None and not known.is_measured_again(busy=busy):
+    known = _load(key, StoredCosts)
+    if known is not None and not known.is_measured_again(busy=_is_busy()):
         return known, ""
     known = StoredCosts.of(measure(known is not None), known)
     return known, _store(key, known)

@@ -95,7 +95,7 @@ def _close_if_offline(
     # A verb, or one of a group behind it.
     if not _READING.isdisjoint({context.info_name, " ".join(context.command_path.split()[-2:])}):
         missing = only_read()
-        if missing:
+        if missing and context.info_name not in _ELSEWHERE:
             notice(missing)
     if given or is_offline():
         close_network()
@@ -119,6 +119,8 @@ _READING = frozenset(
     ]
 )
 """Verbs that make no folder for data."""
+_ELSEWHERE = frozenset({"search", "recommend", "check", "show"})
+"""Those of them that mostly read something else."""
 _ONLINE = frozenset({"check", "show", "setup"})
 """Verbs that may use the network, and load no model."""
 _NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"

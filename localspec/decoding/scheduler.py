@@ -341,7 +341,10 @@ class Scheduler(Generic[T]):
         except LocalspecError as error:
             if len(group) == 1:
                 return self._resumed(group[0], error)
-            return [ended for slot in group for ended in self._merged(role, [slot])]
+            for slot in group:
+                self._update_backlog(slot)  # of a state that cannot be rolled back nothing is left
+            left = [slot for slot in group if self._running[slot].shares]
+            return [ended for slot in left for ended in self._merged(role, [slot])]
         # Rows are valid until the next pass, and none is made before all have had theirs.
         pairs = zip(group, answers, strict=True)
         return [ended for slot, answer in pairs for ended in self._deliver(slot, answer)]

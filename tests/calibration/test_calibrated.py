@@ -11,6 +11,7 @@ import pytest
 
 from localspec.calibration import calibrated as module
 from localspec.calibration.calibrated import (
+    Measurements,
     StoredCosts,
     calibrated,
     calibrated_widths,
@@ -258,3 +259,19 @@ def test_real_weights(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert stored.costs == known.costs.target
     assert known.costs.target.widths[:4] == (1, 2, 3, 4)
     model.close()
+
+
+@pytest.mark.parametrize(
+    ("doubts", "busy", "known"),
+    [(0, False, True), (1, True, True), (1, False, False), (2, True, False)],
+)
+def test_a_draft_model_that_is_to_be_measured_again_is_as_one_that_never_was(
+    monkeypatch: pytest.MonkeyPatch, doubts: int, busy: bool, known: bool
+) -> None:
+    """By what a busy machine made of it, it would stay out, and never be measured again."""
+    stored = StoredCosts(PassCosts((1,), (0.1,)), doubts)
+    monkeypatch.setattr(module, "stored_costs", lambda *_: stored)
+    monkeypatch.setattr(module, "taken_by_others", lambda: (1.5 if busy else 0.0, 2))
+    asked = Path("any.gguf"), LoadOptions()
+    assert (Measurements().of(*asked, Role.DRAFT_MODEL) is not None) is known
+    assert Measurements().of(*asked, Role.TARGET) == stored

@@ -36,6 +36,9 @@ class ToyMachine:
     unsaid: set[str] = field(default_factory=set)
     """Models of which the registry says neither revision, nor size, nor sha256."""
 
+    def __post_init__(self) -> None:
+        self.data.mkdir(exist_ok=True)  # a variable that names no folder would be told
+
     @property
     def data(self) -> Path:
         return self.folder / "data"

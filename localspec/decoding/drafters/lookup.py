@@ -24,7 +24,7 @@ PRIOR = (*_SOLE, *_NEAR, *_DISPUTED, *_OWN)
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
 _DOUBT = -0.2
 """By how many log odds a text is expected to copy less than the prior's did: looking on costs nothing, and a failed draft a pass."""
-_LEFT, _LEFT_BY_SURE, _SURE = 11.0, 5.0, 12
+_LEFT, _LEFT_BY_SURE, _SURE = 10.5, 5.0, 12
 """Plain steps of the budget that it leaves, and that matches in the prompt of so many tokens leave."""
 LONGEST = 31
 """Most tokens that are copied at once."""
