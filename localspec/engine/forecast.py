@@ -77,7 +77,7 @@ def _why_idle(
         return "it is switched off", ", or the model cannot take drafts back"
     nothing = "nothing to look up", " that was worth it"
     sure = costs is None or costs.sure
-    slower = "would be slower here" if sure else "measured while the machine was busy"
+    slower = "would be slower here" + " (measured while busy)" * (not sure)
     where = f"beside {others} other{'s'[: others > 1]} " if others else ""
     if costs is not None and not could_pay(costs.target, others + 1, LONGEST_DRAFT):
         return slower, f": {where}a draft costs more than it could confirm"
