@@ -93,9 +93,10 @@ def _close_if_offline(
     for line in misspelt_variables(os.environ):
         notice(line)
     # A verb, or one of a group behind it.
-    if not _READING.isdisjoint({context.info_name, " ".join(context.command_path.split()[-2:])}):
+    verb = " ".join(context.command_path.split()[-2:])
+    if not _READING.isdisjoint({context.info_name, verb}):
         missing = only_read()
-        if missing and context.info_name not in _ELSEWHERE:
+        if missing and verb.removeprefix("localspec ") not in _ELSEWHERE:
             notice(missing)
     if given or is_offline():
         close_network()

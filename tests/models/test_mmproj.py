@@ -266,7 +266,6 @@ def test_a_file_of_a_users_own_has_what_lies_beside_it(tmp_path: Path) -> None:
 
 
 def test_check_refuses_the_mmproj_of_another_model(machine: ToyMachine, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()  # or that would be told, too
     done = machine.run("check", "toy")
     assert (done.code, "toy has no mmproj file here" in done.err) == (2, True)
     file = tmp_path / "mmproj.gguf"
