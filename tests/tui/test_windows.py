@@ -28,10 +28,16 @@ def test_the_summary_of_another_window_is_no_reason_to_make_none(tmp_path: Path)
         assert not here.session.talk.has_tried_summary
 
 
-def test_an_answer_that_was_completed_in_another_window_is_shown_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def saved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every text of an answer be saved as it comes."""
     monkeypatch.setattr("localspec.history.recorder.FLUSH_S", 0)
+
+
+@pytest.mark.usefixtures("saved_at_once")
+def test_an_answer_that_was_completed_in_another_window_is_shown_first(
+    tmp_path: Path,
+) -> None:
     with window(tmp_path) as here:
         here.ask("one?")
         here.hear(streamed(here.number, "On"))
@@ -47,10 +53,10 @@ def test_an_answer_that_was_completed_in_another_window_is_shown_first(
         assert len(here.session.talk.history.messages(here.conversation)) == 2
 
 
+@pytest.mark.usefixtures("saved_at_once")
 def test_an_answer_that_another_window_writes_goes_on_in_a_version_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("localspec.history.recorder.FLUSH_S", 0)
     with window(tmp_path) as here:
         here.ask("one?")
         here.hear(streamed(here.number, "On"))
