@@ -118,7 +118,6 @@ def full_disk(ground: Ground, chance: Random) -> str:
 @trial("pull", "the data directory can only be read", short=True)
 def read_only(ground: Ground, _: Random) -> str:
     with _machine(ground) as machine:
-        machine.data.mkdir()
         machine.data.chmod(0o500)
         told = _complaint(_run_limited(machine, Limits(ordinary=True)))
         machine.data.chmod(0o700)
