@@ -69,6 +69,7 @@ def start_chat(
                 conversation.id,
                 own_models=not settings.named_model and settings.can.local_files,
                 own_ctx=settings.given.get("ctx") is None,
+                own_docs=docs.docs is None,
             )
         unsaved = None
         session.talk.history.work_in_background(

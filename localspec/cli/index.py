@@ -74,7 +74,7 @@ def index(context: click.Context) -> None:
     nargs=-1,
     required=True,
     metavar="FOLDERS|FILES...",
-    type=click.Path(exists=True, path_type=Path),
+    type=click.Path(path_type=Path),
 )
 @_NAME
 @click.option(
@@ -89,6 +89,8 @@ def add(paths: tuple[Path, ...], name: str | None, settings: Settings) -> None:
 
     In folders, hidden files, links, files that .gitignore names, and binary files are skipped.
     """
+    if absent := next((path for path in paths if not path.exists()), None):
+        raise UsageError(f"{str(absent)[:200]!r} is no file or folder: give what is to be indexed")
     first = paths[0].resolve()
     name = name or name_for(first if first.is_dir() else first.parent)
     chooses, model = "vectors" in settings.given or name not in index_names(), None

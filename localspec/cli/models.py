@@ -452,6 +452,8 @@ def _used(names: Sequence[str], removal: Removal) -> str:
         for each in servers()
         if going & {each.model, *each.models}
     ]
+    if removal.lacking:
+        used.append(f"{' and '.join(removal.lacking)} will draft without a model")
     loaded = [each.name for each in removal.items if each.path is not None and is_held(each.path)]
     if loaded and not by_servers:
         used.append(f"a program has {' and '.join(loaded)} loaded")

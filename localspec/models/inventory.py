@@ -13,7 +13,14 @@ from typing import Literal
 
 from localspec.errors import ModelUnavailable
 from localspec.models.architectures import how_it_drafts
-from localspec.models.entries import SHA256, HubName, ModelEntry, files_of, shards_of
+from localspec.models.entries import (
+    SHA256,
+    HubName,
+    ModelEntry,
+    PairEntry,
+    files_of,
+    shards_of,
+)
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.ledger import IMPORTS, PINS, TAILORED, pin_name
 from localspec.models.mmproj import encoded, in_words, mmproj_of, takes
@@ -191,6 +198,7 @@ class Removal:
     items: tuple[Item, ...]
     stays: tuple[tuple[Item, str], ...]
     shared: frozenset[str]  # sha256 of files, and of splits, that lose a name and keep another
+    lacking: tuple[str, ...] = ()  # pairs that stay, and lose the draft model that was named itself
 
     @property
     def is_empty(self) -> bool:
@@ -230,9 +238,16 @@ def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Remo
     while (used := next(_in_use(going, here, names, registry), None)) is not None:
         going.remove(used[0])
         stays.append(used)
+    whole = {item.name for item in here if item.path is not None and item not in going}
+    lacking = [
+        pair.name
+        for pair in registry.pairs.values()
+        for target, draft_model in [_names_of(pair, registry)]
+        if target in whole and any(item.name == draft_model for item in going)
+    ]
     staying = {sha256 for item in here if item not in going for sha256 in _digests(item)}
     shared = staying & {sha256 for item in going for sha256 in _digests(item)}
-    return Removal(tuple(going), tuple(stays), frozenset(shared))
+    return Removal(tuple(going), tuple(stays), frozenset(shared), tuple(lacking))
 
 
 def remove(removal: Removal, store: Store) -> int:
@@ -280,7 +295,10 @@ def _items_of(name: str, here: Sequence[Item], registry: Registry) -> list[Item]
 def _in_use(
     going: Sequence[Item], here: Sequence[Item], names: Sequence[str], registry: Registry
 ) -> Iterator[tuple[Item, str]]:
-    """Yield what may not go: another name has the same file, or a pair that stays needs it."""
+    """Yield what may not go: another name has the same file, or a pair that stays needs it.
+
+    A draft model that was named itself may: its target is of use without it.
+    """
     ours = [item for item in going if not item.imported]
     goes = {item.name for item in going}
     for item in ours:
@@ -291,9 +309,15 @@ def _in_use(
     for pair in registry.pairs.values():
         if pair.name in names or pair.draft_model is None:
             continue
-        both = [registry.find(each) for each in (pair.target, pair.draft_model)]
-        target, draft_model = (each.name if each else None for each in both)
+        target, draft_model = _names_of(pair, registry)
         companions = {target: draft_model, draft_model: target}
         for item in ours:
-            if item.path is not None and companions.get(item.name) in whole:
+            is_named_draft = item.name == draft_model and item.name in names
+            if item.path is not None and companions.get(item.name) in whole and not is_named_draft:
                 yield item, f"pair {pair.name} uses it"
+
+
+def _names_of(pair: PairEntry, registry: Registry) -> tuple[str | None, str | None]:
+    both = [registry.find(each) if each else None for each in (pair.target, pair.draft_model)]
+    target, draft_model = (each.name if each else None for each in both)
+    return target, draft_model

@@ -391,7 +391,8 @@ async def docs(front: Front, argument: str) -> None:
         front.show_text(str(passages[int(at)]), passages[int(at)].text)
     elif argument:
         name = "" if argument in _NONE else argument
-        session.docs = replace(session.docs, name=name).check()
+        replace(session.docs, name=name).check()
+        session.settings.answer_from(name)
         text = (
             f"answering from {name}: at most {session.docs.tokens} tokens of passages per question"
         )

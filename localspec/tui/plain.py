@@ -111,6 +111,9 @@ class Lines:
                 raise
             task.uncancel()
             await answering
+            if waiting := self.session.waiting:
+                self.report(f"stopped; not asked: {'; '.join(waiting)[:200]}")
+                waiting.clear()
         exchange, session = self.session.exchange, self.session
         failure = None if exchange is None else exchange.failure
         # Asked before or after the load failed, which is chance: the code is that of the load.

@@ -66,7 +66,7 @@ class Session:
         folder: what paths in `@path` are relative to.
         own: returns how to answer with a model, by its name; None always takes `options`.
         work: carries out calls; None when the models may call nothing.
-        docs: the index that questions are answered from.
+        docs: the index that questions are answered from, unless a conversation has its own.
         gate: what is masked in answers, see `Request`.
         prediction: the file that answers will be like, as it is when each begins; None without one.
 
@@ -102,9 +102,12 @@ class Session:
         self.note: Callable[[str], None] = lambda _text: None
         self.models = Models(engine, load, self.count)
         self.loads = LoadQueue(engine, self.models, self._spawn, self._suit)
-        self.settings = ConversationSettings(options, engine, self.models, talk, self._resize)
+        self._docs = docs or Docs()
+        self.settings = ConversationSettings(
+            *(options, engine, self.models, talk, self._resize, self._docs.name)
+        )
         self.tray = Tray(engine, folder, lambda: talk.media_names)
-        self.work, self.docs = work, docs or Docs()
+        self.work = work
         self.questions = Questions(
             *(engine, self.models, talk, self.tray, lambda: self.docs, folder),
             lambda text: self.note(text),  # noqa: PLW0108 - which is another one later
@@ -153,6 +156,11 @@ class Session:
         return exchange.cancelled or (
             self.work is not None and bool(exchange.finished.message.calls)
         )
+
+    @property
+    def docs(self) -> Docs:
+        """What questions are answered from now."""
+        return replace(self._docs, name=self.settings.current.docs)
 
     @property
     def latest(self) -> Exchange | None:
@@ -574,15 +582,25 @@ class Session:
         self.require_rest()
         self.forget()
 
-    def resume(self, conversation: int, *, own_models: bool = True, own_ctx: bool = True) -> None:
+    def resume(
+        self,
+        conversation: int,
+        *,
+        own_models: bool = True,
+        own_ctx: bool = True,
+        own_docs: bool = True,
+    ) -> None:
         """Take up a conversation of the history before the engine is started.
 
         Args:
             conversation: its id.
             own_models: whether `start` loads the models of the conversation, and not the usual ones.
             own_ctx: whether it does so with the context of the conversation.
+            own_docs: whether questions are answered from the index of the conversation, if it has one.
         """
         self._take_up(conversation)
+        if not own_docs:
+            self.settings.answer_from(self._docs.name)
         self._resumed = self.talk.pair if own_models else ""
         self._resumed_ctx = self.settings.current.n_ctx if own_ctx else None
 

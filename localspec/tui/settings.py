@@ -20,7 +20,7 @@ from localspec.options.reply import unusual
 from localspec.session.conversation import SavedConversation
 from localspec.tui.models import Models
 
-SYSTEM, CONTEXT, DRAFT = "system", "ctx", "draft"
+SYSTEM, CONTEXT, DRAFT, _DOCS = "system", "ctx", "draft", "docs"
 _GIVEN = "given"
 _OPTIONS: Mapping[str, Option] = {
     each.name: each
@@ -51,12 +51,14 @@ class ChatSettings:
         draft: how is drafted, as `--draft` has it; `auto` takes what the models were loaded to.
         n_ctx: tokens of context that were requested in this conversation; None if none were.
         given: sampling options that the user set in this conversation, see `Request`.
+        docs: the index that questions are answered from; empty for none.
     """
 
     options: ReplyOptions = field(default_factory=ReplyOptions)
     draft: str = AUTO
     n_ctx: int | None = None
     given: tuple[str, ...] = field(default=(), compare=False)
+    docs: str = field(default="", compare=False)
 
     def changed(self, name: str, value: str) -> Self:
         """Return the settings with one of them read from its text.
@@ -89,6 +91,7 @@ class ChatSettings:
         values = values_of(self.options)
         stored = {name: values[name] for name in _STORED} | {DRAFT: self.draft}
         stored |= {_GIVEN: self.given} if self.given else {}
+        stored |= {_DOCS: self.docs} if self.docs else {}
         return json.dumps(stored if self.n_ctx is None else stored | {CONTEXT: self.n_ctx})
 
     def from_json(self, text: str) -> Self:
@@ -96,7 +99,7 @@ class ChatSettings:
         try:
             values = json.loads(text)
             given = {name: values[name] for name in _STORED if name in values}
-            draft = values.get(DRAFT)
+            draft, docs = values.get(DRAFT), values.get(_DOCS)
             if isinstance(draft, bool):  # as it was once stored
                 draft = AUTO if draft else "off"
             return replace(
@@ -105,6 +108,7 @@ class ChatSettings:
                 draft=draft if isinstance(draft, str) else self.draft,
                 n_ctx=LoadOptions(n_ctx=values.get(CONTEXT)).n_ctx,
                 given=tuple(name for name in SAMPLING if name in values.get(_GIVEN, ())),
+                docs=docs if isinstance(docs, str) else self.docs,
             )
         except (ValueError, TypeError, AttributeError, UsageError):
             return self
@@ -119,6 +123,7 @@ class ConversationSettings:
         models: what is loaded.
         talk: the conversation.
         resize: loads again with so many tokens of context; None takes as many as suit.
+        docs: the index that questions are answered from, unless the user says otherwise; empty for none.
 
     Attributes:
         current: those of this conversation.
@@ -132,8 +137,9 @@ class ConversationSettings:
         models: Models,
         talk: SavedConversation,
         resize: Callable[[int | None], None],
+        docs: str = "",
     ) -> None:
-        self.current = self.usual = ChatSettings(options)
+        self.current = self.usual = ChatSettings(options, docs=docs)
         self._engine, self._models, self._talk, self._resize = engine, models, talk, resize
 
     @property
@@ -144,7 +150,7 @@ class ConversationSettings:
     @property
     def changed(self) -> str:
         """The settings as they are stored; empty where they are the usual ones."""
-        is_usual = self.current == self.usual and not self.current.given
+        is_usual = self.current == self.usual and not self.current.given and not self.current.docs
         return "" if is_usual else self.current.as_json()
 
     def set(self, name: str, value: str) -> None:
@@ -187,9 +193,14 @@ class ConversationSettings:
     def suit(self, usual: ChatSettings) -> None:
         """Answer as suits another model from now on, unless the user changed a setting of this conversation."""
         if replace(self.current, n_ctx=None) == self.usual:
-            given, n_ctx = self.current.given, self.current.n_ctx
-            self.current = replace(usual, n_ctx=n_ctx, given=given)
-        self.usual = usual
+            now = self.current
+            self.current = replace(usual, n_ctx=now.n_ctx, given=now.given, docs=now.docs)
+        self.usual = replace(usual, docs=self.usual.docs)
+
+    def answer_from(self, docs: str) -> None:
+        """Answer from an index, which was found, in this conversation and in the next ones; an empty name takes none."""
+        self.current, self.usual = replace(self.current, docs=docs), replace(self.usual, docs=docs)
+        self.save()
 
     def save(self) -> None:
         """Save them with the conversation."""

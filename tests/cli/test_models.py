@@ -236,9 +236,14 @@ def test_show_says_what_a_file_without_tokenizer_says(machine: ToyMachine) -> No
 
 def test_rm_says_what_is_freed_and_what_stays(machine: ToyMachine) -> None:
     machine.run("pull", "--with-draft", "both")
-    assert "small stays, because pair both uses it" in assert_one_complaint_of(
-        machine, 1, "rm", "small"
+    assert "large stays, because pair both uses it" in assert_one_complaint_of(
+        machine, 1, "rm", "large"
     )
+    assert "both will draft without a model: to remove small all the same, give --yes" in (
+        assert_one_complaint_of(machine, 2, "rm", "small")
+    )
+    assert "removed small\n" in machine.succeed("rm", "--yes", "small").out
+    machine.run("pull", "--with-draft", "both")
     done = machine.succeed("rm", "both")
     assert "removed large\n" in done.out
     assert "freed 0 bytes" not in done.out

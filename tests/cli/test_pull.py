@@ -140,7 +140,7 @@ def test_heads_in_a_file_of_their_own_come_with_their_model(machine: ToyMachine)
     paths = [Path(line) for line in done.out.splitlines()]
     assert [path.read_bytes() for path in paths] == [*machine.models.values()]
     machine.assert_only_verified()
-    assert "stays, because pair both uses it" in machine.run("rm", "toy-heads").err
+    assert "both will draft without a model" in machine.run("rm", "toy-heads").err
     # Without them their model is another name's.
     assert machine.run("rm", "both").code == 0
     assert [path.exists() for path in paths] == [False, False]

@@ -65,6 +65,7 @@ REFUSED: list[tuple[str, int, tuple[str, ...]]] = [
     ("chat --plain --continue", 2, ("no conversation",)),
     ("chat --plain --system a --persona b", 2, ("--persona",)),
     ("chat --plain --persona pirate", 2, ("pirate",)),
+    ("index add none", 2, ("'none' is no file or folder",)),
     ("batch none.jsonl", 2, ("none.jsonl cannot be read",)),
     ("batch .", 2, (". is a directory",)),
     ("batch in.jsonl -o there.jsonl", 2, ("there.jsonl exists", "--resume")),

@@ -274,10 +274,18 @@ def test_a_pair_goes_with_all_its_models_and_what_another_uses_stays(store: Stor
     add_all(store, "large", "other", "small")
     assert rm(store, "large") == (500, ["small: pair other-pair uses it"])
     assert names(store) == ["other", "small"]
-    assert rm(store, "small") == (0, ["small: pair other-pair uses it"])
+    assert rm(store, "other") == (0, ["other: pair other-pair uses it"])
     assert rm(store, "small", "other-pair") == (1000, [])
     add_all(store, "small")
     assert rm(store, "small") == (500, []), "a pair that is not here uses nothing"
+
+
+def test_a_draft_model_that_is_named_itself_goes(store: Store) -> None:
+    add_all(store, "large", "small")
+    assert plan_removal(["small"], REGISTRY, store).lacking == ("large",)
+    assert plan_removal(["large"], REGISTRY, store).lacking == ()
+    assert rm(store, "small") == (500, [])
+    assert names(store) == ["large"]
 
 
 def test_a_name_that_shares_its_file_goes_alone(store: Store, mine: Path) -> None:

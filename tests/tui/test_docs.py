@@ -8,6 +8,7 @@ import pytest
 from localspec.retrieval.index import open_index
 from localspec.retrieval.update import add
 from localspec.session.export import exported
+from localspec.tui.session import Session
 from localspec.tui.sheets import ListSheet, TextSheet
 from tests.support.checks import fits
 from tests.tui.driving import Chat, driven
@@ -79,3 +80,19 @@ def test_lines_have_the_same_and_numbers_go_on_in_a_conversation(tmp_path: Path)
     fits(err, news)
     _, _, err = said(tmp_path, f"@notes espresso and {QUESTION}", "/docs", script=SCRIPT, resume=1)
     fits(err, {"Documents: [2] · coffee.md:1-3": 1, "Documents: [3]": 0})
+
+
+def test_a_conversation_keeps_its_index(tmp_path: Path) -> None:
+    names: list[str] = []
+
+    def name(session: Session) -> None:
+        names.append(session.docs.name)
+
+    said(tmp_path, "/docs notes", QUESTION, script=SCRIPT, look=name)
+    said(tmp_path, QUESTION, script=SCRIPT, resume=1, look=name)
+    said(tmp_path, "/docs off", QUESTION, "/docs notes", "/history #1", script=SCRIPT, look=name)
+    said(tmp_path, "/history #1", "/docs off", "/new", "/history #1", script=SCRIPT, look=name)
+    assert names == ["notes", "notes", "notes", ""]
+    (tmp_path / "data" / "index").rename(tmp_path / "elsewhere")
+    code, _, err = said(tmp_path, QUESTION, "/docs off", QUESTION, script=SCRIPT, resume=2)
+    fits(err, {"there is no index 'notes'": 1, "33 tokens": 1})
