@@ -94,5 +94,5 @@ def test_a_conversation_keeps_its_index(tmp_path: Path) -> None:
     said(tmp_path, "/history #1", "/docs off", "/new", "/history #1", script=SCRIPT, look=name)
     assert names == ["notes", "notes", "notes", ""]
     (tmp_path / "data" / "index").rename(tmp_path / "elsewhere")
-    code, _, err = said(tmp_path, QUESTION, "/docs off", QUESTION, script=SCRIPT, resume=2)
+    _, _, err = said(tmp_path, QUESTION, "/docs off", QUESTION, script=SCRIPT, resume=2)
     fits(err, {"there is no index 'notes'": 1, "33 tokens": 1})
