@@ -19,9 +19,8 @@ from localspec.plan.payoff import is_idle
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
-_LEAST_CHUNK = 16
-_USUAL_CHUNK = 64
-_HARDLY_MORE = 1.05
+_CHUNK_STEP = 16
+_LEAST_CHUNK = 64
 """Narrower passes mostly read weights: in chunks of 16 or 32, a prompt takes an eighth to a quarter longer."""
 
 
@@ -153,21 +152,14 @@ def branches(plan: LoadPlan, *, on_gpu: bool) -> int:
 
 
 def shared_chunk(costs: PairCosts | None, hold_up_s: float | None) -> int | None:
-    """Return how many tokens of a prompt are evaluated between two rounds of others.
-
-    As few as cost hardly more a token than the widest pass that was measured, since others wait for each chunk. Where narrower
-    passes cost more, as many as take `hold_up_s`, but at least 64.
-    """
+    """Return how many tokens of a prompt are evaluated in so many seconds, but no fewer than are worth a pass."""
     if hold_up_s is None:
         return None
     if costs is None:
-        return _USUAL_CHUNK
+        return _LEAST_CHUNK
     widest = max(costs.target.widths)
-    widest_s = costs.target.of(widest)
-    for count in range(_LEAST_CHUNK, widest, _LEAST_CHUNK // 2):
-        if costs.target.of(count) / count <= _HARDLY_MORE * widest_s / widest:
-            return count
-    return max(_USUAL_CHUNK, int(hold_up_s * widest / widest_s))
+    steps = int(hold_up_s * widest / costs.target.of(widest) / _CHUNK_STEP)
+    return max(_LEAST_CHUNK, _CHUNK_STEP * steps)
 
 
 def price(
