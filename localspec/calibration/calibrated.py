@@ -196,9 +196,7 @@ def calibrated_reading(
 
 def stored_reading(file: Path, options: LoadOptions) -> StoredCosts | None:
     """Return what passes of prompts cost, if it was measured before; loads nothing."""
-    with suppress(OSError):
-        return _load(key_of(_READING, file, options), StoredCosts)
-    return None
+    return _stored(StoredCosts, _READING, file, options)
 
 
 def stored_costs(
@@ -212,23 +210,14 @@ def stored_costs(
         role: target or draft model.
         lora: file of its adapter; None without one.
     """
-    with suppress(OSError):
-        return _load(key_of(_kind(role), file, options, lora), StoredCosts)
-    return None
-
-
-def stored_heads_costs(file: Path, options: LoadOptions) -> StoredCosts | None:
-    """Return what passes of the heads in a file cost, if it was measured before; loads nothing."""
-    with suppress(OSError):
-        return _load(key_of(_HEADS, file, options), StoredCosts)
-    return None
+    return _stored(StoredCosts, _kind(role), file, options, lora)
 
 
 _LEAST_BYTES = 400_000_000  # passes of less cost something else than reading weights
 
 
 class Measurements:
-    """What was measured on this machine. With which options something is asked for depends on what is decided."""
+    """What was measured on this machine, read from the disk at that moment: for which options depends on what is decided."""
 
     def of(
         self, file: Path, options: LoadOptions, role: Role, lora: Path | None = None
@@ -243,7 +232,7 @@ class Measurements:
 
     def of_heads(self, file: Path, options: LoadOptions) -> StoredCosts | None:
         """Return those of the heads in a file."""
-        return stored_heads_costs(file, options)
+        return _stored(StoredCosts, _HEADS, file, options)
 
     def of_reading(self, file: Path, options: LoadOptions) -> StoredCosts | None:
         """Return those of the passes of a model's prompts."""
@@ -284,8 +273,14 @@ def calibrated_widths(
 
 def stored_widths(file: Path, options: LoadOptions) -> SafeWidths | None:
     """Return which widths of a model are safe, if that was measured before; loads no model."""
-    with suppress(OSError):
-        return _load(key_of(_WIDTHS, file, options), SafeWidths)
+    return _stored(SafeWidths, _WIDTHS, file, options)
+
+
+def _stored(
+    form: type[T], kind: str, file: Path, options: LoadOptions, lora: Path | None = None
+) -> T | None:
+    with suppress(OSError):  # the file itself is gone
+        return _load(key_of(kind, file, options, lora), form)
     return None
 
 

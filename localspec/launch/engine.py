@@ -53,9 +53,9 @@ async def open_engine(
     needs, signals, launch = needs or Needs(), signals or NoSignals(), wish.options
     server = resident(wish)
     if server is None and not launch.workers and launch.can.local_files:
-        from localspec.launch.local_engine import local_engine  # noqa: PLC0415 - all that loads
+        from localspec.launch.local_engine import LocalEngine  # noqa: PLC0415 - all that loads
 
-        engine: Engine = local_engine(wish, needs.prompt, progress, signals, notify)
+        engine: Engine = LocalEngine(wish, needs.prompt, progress, signals, notify)
     else:
         engine = _elsewhere(wish, server, progress)
         if needs.plan and launch.can.local_files:

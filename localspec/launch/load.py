@@ -22,10 +22,7 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.request import Observer
 from localspec.config.recorded import kept_megabytes, why_not_recorded
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.costs import (
-    PairCosts,
-    at_best_of,
-)
+from localspec.decoding.costs import PairCosts, at_best_of
 from localspec.decoding.drafters.register import keeping
 from localspec.decoding.drafting import Drafting
 from localspec.decoding.model import Role
@@ -68,10 +65,7 @@ HOLD_UP_S = 0.4
 """What a prompt may hold up answers that somebody reads."""
 _STOPS_WITHIN_S = 0.25
 """What a pass of a prompt may take on a device that cannot stop it, for Esc to be answered soon."""
-_WHY_NOT = (
-    "the target keeps a recurrent state, which cannot be rolled back: it runs without drafting"
-)
-
+_RECURRENT = "keeps a recurrent state, which cannot be rolled back"
 _LOOK_S = 0.05
 _AT_FIRST = 256
 """Tokens of a context that stands in for that of weights which are still being repacked; nothing is evaluated in it."""
@@ -137,19 +131,10 @@ def load(
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
     jinja.start()  # it takes about 50 ms, which loading hides
-    loading = _Loading(
-        plan,
-        cancel or CancelFlag(),
-        report,
-        hold_up_s,
-        prompt_cache,
-        list(plan.notes),
-        at_most,
-        at_once,
-        weights,
-    )
+    how = hold_up_s, prompt_cache, list(plan.notes), at_most, at_once, weights, observe
+    loading = _Loading(plan, cancel or CancelFlag(), report, *how)
     try:
-        return loading.runtime(observe)
+        return loading.runtime()
     except BaseException:
         loading.close()
         raise
@@ -168,6 +153,7 @@ class _Loading:
     at_most: bool = False
     at_once: bool = False
     weights: ModelThread | None = None
+    observe: Observe | None = None
     start_s: float = field(default_factory=time.perf_counter)
     models: list[LlamaModel] = field(default_factory=list)
     encoder: Encoder | None = None
@@ -189,7 +175,7 @@ class _Loading:
             model.close()
         give_back_memory()
 
-    def runtime(self, observe: Observe | None) -> Runtime:
+    def runtime(self) -> Runtime:
         """Load everything; see `load`."""
         plan = self.plan
         mtp = plan.heads is not None and plan.heads.is_mtp
@@ -218,7 +204,7 @@ class _Loading:
             most_removed, options = self._for_several(target, options)
         can_draft = most_removed > 0
         if not can_draft and plan.options.max_rows > 1:
-            self.notes.append(_WHY_NOT)
+            self.notes.append(f"the target {_RECURRENT}: it runs without drafting")
         draft_model = None
         if can_draft and plan.heads is None and plan.draft_model is not None:
             own = plan.draft_options or options
@@ -243,7 +229,7 @@ class _Loading:
         elif draft_model is not None and self.plan.draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=1)
             draft_models = self._draft_sequences(draft_model, small, count, longest)
-        return self._assembled(targets, draft_models, costs, longest, count, observe)
+        return self._assembled(targets, draft_models, costs, longest)
 
     def _held(
         self, targets: LlamaSequences, draft_models: "LlamaSequences | DraftHeads | None"
@@ -269,14 +255,11 @@ class _Loading:
         """Measure what passes cost, if anything depends on it, and how wide they may be, if that is limited; return what is made of it."""
         plan, costs, exact = self.plan, None, None
         if plan.parallel != 1 or (can_draft and plan.options.max_rows > 1 and plan.is_adaptive):
-            measured = calibrated(
-                target,
-                draft_model,
-                self.cancel,
-                lambda role, share, again: self.report(
-                    Measuring(plan.name(role) + MEASURED_AGAIN * again, share)
-                ),
-            )
+
+            def progress(role: Role, share: float, again: bool) -> None:
+                self.report(Measuring(plan.name(role) + MEASURED_AGAIN * again, share))
+
+            measured = calibrated(target, draft_model, self.cancel, progress)
             costs = measured.costs
             self.notes += measured.notes
         if plan.exact:  # without drafts, too: all passes have the width that drafts need
@@ -320,15 +303,10 @@ class _Loading:
         from localspec.plan.reading import rule_of  # noqa: PLC0415 - measured once
 
         measuring = self._progress(Measuring, f"{plan.name(Role.TARGET)} for reading")
-        ways = (
-            (plan.options, lambda: target),
-            (plain.options, partial(self._plain_copy, self.cancel)),
-        )
-        own, other = (
-            calibrated_reading(plan.target, options, load, self.cancel, measuring).costs
-            for options, load in ways
-        )
-        rule = rule_of(plain, own, other)
+        costs = partial(calibrated_reading, plan.target, cancel=self.cancel, on_progress=measuring)
+        own = costs(plan.options, lambda: target)
+        other = costs(plain.options, partial(self._plain_copy, self.cancel))
+        rule = rule_of(plain, own.costs, other.costs)
         if rule is None:
             self.plan = replace(plan, plain=None)
             if self.plain_model is not None:
@@ -430,13 +408,11 @@ class _Loading:
         draft_models: "LlamaSequences | DraftHeads | None",
         costs: PairCosts | None,
         longest: int,
-        parallel: int,
-        observe: Observe | None,
     ) -> Runtime:
-        plan, held = self.plan, self._held(targets, draft_models)
+        plan, held, parallel = self.plan, self._held(targets, draft_models), len(targets.views)
         vocabulary = targets.views[0].model.vocabulary
         shared, observers = dict[str, Any](), tuple[Observer, ...]()
-        if observe is not None and (why_not := why_not_recorded()) is not None:
+        if self.observe is not None and (why_not := why_not_recorded()) is not None:
             self.notes.append(why_not)
         for entry in keeping():
             megabytes = kept_megabytes(entry.setting)
@@ -495,7 +471,7 @@ class _Loading:
         assistant = Assistant(
             models,
             [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
-            observers=(*(observe(models, parallel) if observe else ()), *observers),
+            observers=(*(self.observe(models, parallel) if self.observe else ()), *observers),
             notes=tuple(self.notes),
             load_s=time.perf_counter() - self.start_s,
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),
@@ -577,18 +553,11 @@ class _Loading:
             if not heads.is_mtp:
                 assert path is not None, "they are in a file"  # noqa: S101
                 model = self._model(path, self.plan.draft_options or options, is_heads=True)
+            made_of = model, targets, self.cancel, options, heads.layers
             if heads.block is not None or heads.shares_cache:
-                own = BlockHeads(model, targets, self.cancel, options, heads.layers, heads.block)
+                own = BlockHeads(*made_of, heads.block)
             else:
-                own = LlamaHeads(
-                    model,
-                    targets,
-                    self.cancel,
-                    options,
-                    heads.layers,
-                    heads.count,
-                    of_outputs=heads.of_outputs,
-                )
+                own = LlamaHeads(*made_of, heads.count, of_outputs=heads.of_outputs)
             if costs is not None:
                 costs = self._with_heads(costs, own)
         except (ModelLoadError, PassFailed) as error:
@@ -626,9 +595,7 @@ class _Loading:
         )
         if sequences.native.can_truncate:
             return sequences
-        self.notes.append(
-            "the draft model keeps a recurrent state, which cannot be rolled back: it is not used"
-        )
+        self.notes.append(f"the draft model {_RECURRENT}: it is not used")
         self._let_go(model)
         return None
 

@@ -2,13 +2,17 @@
 
 # ruff: noqa: PLC0415 - what answers is imported while weights are loaded
 
-import math
-import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
+from localspec.chat.prompt_size import (
+    ANSWER_TOKENS,
+    guessed_context,
+    may_need_more,
+    media_tokens,
+)
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.engine import Engine, OnProgress, Signals
@@ -16,7 +20,6 @@ from localspec.engine.protocol import Downloading, Embed, Load, Notice, Question
 from localspec.errors import ContextOverflow, Interrupted, LocalspecError, ModelChanged
 from localspec.llama.crash_report import report_a_kill
 from localspec.llama.model import LlamaModel, ModelThread, taking_turns
-from localspec.media import picture_size, sound_seconds
 from localspec.messages import MediaPart
 from localspec.plan.decide import Wish
 from localspec.plan.load_plan import LoadPlan
@@ -27,40 +30,34 @@ if TYPE_CHECKING:
     from localspec.launch.load import Runtime
     from localspec.launch.observe import Telemetry
 
-ANSWER_TOKENS = 2048
-"""Tokens of an answer without a limit."""
-_AROUND = 256
-"""What a template adds, at most, as far as was seen."""
-_MEDIUM_TOKENS = 1024
-"""What a picture takes, or a sound, mostly."""
-_PATCH = 28
-"""Sides in pixels of what becomes a token of a picture, where that depends on its size."""
-_CLIP_S, _CLIP_TOKENS = 30, 750
-"""Sounds are encoded in clips of this length."""
-_TOOLS_TOKENS = 4096
-"""Descriptions of tools and what they return."""
-_CHARS_PER_TOKEN = 3
-# Many vocabularies have a token for each digit, sign and character of another script.
-_DENSE = re.compile(r"[^A-Za-z\s]")
-
 
 class LocalEngine(Engine):
     """Answers with what is loaded here.
 
     Args:
-        plan: what it loads.
-        wish: of which it is the plan.
-        progress: gets how far loading is.
+        wish: what it loads, once `loaded` is awaited; planned at once, see `planned` for what that raises.
+        prompt: as there.
+        progress: gets how far downloads and loading are.
+        signals: as there.
         notify: prints what is wrong with recording.
+
+    Attributes:
+        plan: of what it loads.
     """
 
     plan: LoadPlan
 
     def __init__(
-        self, plan: LoadPlan, wish: Load, progress: OnProgress, notify: Callable[[str], None]
+        self,
+        wish: Load,
+        prompt: Request | None,
+        progress: OnProgress,
+        signals: Signals,
+        notify: Callable[[str], None],
     ) -> None:
+        report_a_kill()
         super().__init__()
-        self.plan, self._wish = plan, wish
+        self.plan, self._wish = planned(wish, prompt, progress, signals), wish
         self._progress, self._notify = progress, notify
         self._cancel = CancelFlag()
         self._telemetry: Telemetry | None = None
@@ -145,18 +142,6 @@ class LocalEngine(Engine):
         self._deliver(self._notices.popleft())
 
 
-def local_engine(
-    wish: Load,
-    prompt: Request | None,
-    progress: OnProgress,
-    signals: Signals,
-    notify: Callable[[str], None],
-) -> LocalEngine:
-    """Return an engine in this process, see `open_engine`; where no context was asked for, one that the prompt fits into."""
-    report_a_kill()
-    return LocalEngine(planned(wish, prompt, progress, signals), wish, progress, notify)
-
-
 def planned(wish: Load, prompt: Request | None, progress: OnProgress, signals: Signals) -> LoadPlan:
     """Return the plan of a wish, once its files are here, see `make_plan`.
 
@@ -212,40 +197,8 @@ def prompt_length(plan: LoadPlan, request: Request) -> int:
         conversation, asked = KnownConversations(1).conversation(request), request.options
 
         def media(part: MediaPart) -> list[int]:
-            return [vocabulary.placeholder] * _tokens_of(part, plan.encoder.most_tokens)
+            return [vocabulary.placeholder] * media_tokens(part, plan.encoder.most_tokens)
 
         return len(conversation.prompt_tokens(template.asked(asked), vocabulary, media))
     finally:
         model.close()
-
-
-def _tokens_of(part: MediaPart, most: int) -> int:
-    """Return how many tokens a picture or a sound has, rather too many; how many exactly only its encoder knows."""
-    if part.kind == "audio":
-        return _CLIP_TOKENS * math.ceil((sound_seconds(part.data) or _CLIP_S) / _CLIP_S)
-    width, height = picture_size(part.data, part.name)
-    return min(most, math.ceil(width / _PATCH) * math.ceil(height / _PATCH))
-
-
-def _text(request: Request) -> str:
-    return str(request.raw or "".join(each.text for each in request.messages))
-
-
-def _beside_text(request: Request) -> int:
-    """Return the tokens of context that pictures, sounds and the answer need, about."""
-    media = _MEDIUM_TOKENS * sum(len(each.media) for each in request.messages)
-    return media + _AROUND + (request.options.max_tokens or ANSWER_TOKENS)
-
-
-def guessed_context(request: Request, *, tools: bool = False) -> int:
-    """Return about how many tokens of context a prompt and its answer need; rather too many."""
-    text = _text(request)
-    others = len(_DENSE.sub("", text))
-    guess = len(text) - others + others // _CHARS_PER_TOKEN
-    return guess + _beside_text(request) + tools * _TOOLS_TOKENS
-
-
-def may_need_more(request: Request, n_ctx: int) -> bool:
-    """Return whether a prompt may need more than a context holds: no token of a text is shorter than a byte."""
-    has_media = any(each.media for each in request.messages)
-    return has_media or len(_text(request).encode()) + _beside_text(request) > n_ctx

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from localspec.calibration.calibrated import Measurements
 from localspec.decoding.draft_mode import AUTO, DraftMode, draft_modes
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.errors import (
@@ -32,7 +33,7 @@ from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.facts import Facts, FileFacts, HeadsFacts, PairFacts
 from localspec.plan.fit import FreeMemory, PairLoad
 from localspec.plan.load_plan import TEXT_ONLY, EncoderFile, LoadPlan
-from localspec.plan.payoff import Costs, NamedModel, Note, never_pays, not_taken
+from localspec.plan.payoff import NamedModel, Note, never_pays, not_taken
 from localspec.storage.files import size_text
 
 
@@ -97,7 +98,7 @@ def take(
     wish: Wish,
     models: Sequence[NamedModel],
     default_pair: str,
-    costs: Costs,
+    costs: Measurements,
     free: FreeMemory,
 ) -> tuple[tuple[NamedModel, ...], list[Note]]:
     """Return which of the models that were asked for are fetched, and loaded if they fit, and notes about the others.

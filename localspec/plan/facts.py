@@ -29,7 +29,7 @@ from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.fit import FreeMemory
 from localspec.plan.load_plan import EncoderFile
-from localspec.plan.payoff import Costs, NamedModel, Note, could_pay, not_taken
+from localspec.plan.payoff import NamedModel, Note, could_pay, not_taken
 from localspec.resources import free_ram_bytes
 from localspec.storage.paths import data_dir, shown
 
@@ -180,7 +180,7 @@ class Facts:
     encoder: EncoderFile
     adapter: tuple[Path, LocalspecError | None] | None
     free: FreeMemory
-    costs: Costs
+    costs: Measurements
     notes: tuple[str, ...] = ()
 
     @property

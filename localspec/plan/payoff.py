@@ -5,9 +5,9 @@ Pure: what was measured comes in; why a draft model stays out comes out. Whether
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from localspec.calibration.calibrated import StoredCosts
+from localspec.calibration.calibrated import Measurements
 from localspec.decoding.costs import (
     DOUBT,
     WORTH_TRYING,
@@ -25,24 +25,6 @@ from localspec.storage.files import size_text
 
 if TYPE_CHECKING:
     from localspec.plan.load_plan import LoadPlan
-
-
-class Costs(Protocol):
-    """What passes cost that were measured on this machine, see `Measurements`: `decide` opens no file itself."""
-
-    def of(
-        self, file: Path, options: LoadOptions, role: Role, lora: Path | None = None
-    ) -> StoredCosts | None:
-        """Return those of a model's passes, loaded so."""
-
-    def of_heads(self, file: Path, options: LoadOptions) -> StoredCosts | None:
-        """Return those of the heads in a file."""
-
-    def of_reading(self, file: Path, options: LoadOptions) -> StoredCosts | None:
-        """Return those of the passes of a model's prompts."""
-
-    def largest(self, options: LoadOptions) -> PassCosts | None:
-        """Return those of the largest target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +56,7 @@ def could_pay(
     target: ModelEntry,
     draft_model: ModelEntry,
     options: LoadOptions,
-    costs: Costs,
+    costs: Measurements,
     *,
     path: Path | None,
     on_gpu: bool,
@@ -119,7 +101,7 @@ def not_taken(
     target: NamedModel,
     draft_model: NamedModel,
     options: LoadOptions,
-    costs: Costs,
+    costs: Measurements,
     free: FreeMemory,
     *,
     pulled: bool = False,
@@ -148,7 +130,7 @@ def not_taken(
     return Note(faster, f"draft model of {pair}") if pays else Note()
 
 
-def never_pays(plan: "LoadPlan", costs: Costs) -> PairCosts | None:
+def never_pays(plan: "LoadPlan", costs: Measurements) -> PairCosts | None:
     """Return what the pair costs where only `auto` wants the draft model or the heads, and they never pay.
 
     Where that is not sure, they are loaded, and measured with the target.
@@ -158,10 +140,10 @@ def never_pays(plan: "LoadPlan", costs: Costs) -> PairCosts | None:
         return None
     target = costs.of(plan.target, options, Role.TARGET)
     draft_options = plan.draft_options or options
-    if plan.heads is not None:
-        draft_model = costs.of_heads(file, draft_options)
-    else:
+    if plan.heads is None:
         draft_model = costs.of(file, draft_options, Role.DRAFT_MODEL, plan.draft_lora)
+    else:
+        draft_model = costs.of_heads(file, draft_options)
     if target is None or draft_model is None or plan.parallel is None:
         return None
     in_one_pass = plan.heads is not None and plan.heads.block is not None

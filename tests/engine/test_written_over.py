@@ -14,7 +14,7 @@ from localspec.engine.protocol import Failed, Load, Ready
 from localspec.engine.remote_engine import RemoteEngine
 from localspec.engine.sync import iterate, run_sync
 from localspec.errors import ModelChanged
-from localspec.launch.local_engine import LocalEngine, local_engine
+from localspec.launch.local_engine import LocalEngine
 from localspec.llama import kept_reads
 from localspec.messages import Message
 from localspec.models.store import LoadedFiles
@@ -173,7 +173,7 @@ def test_answers_of_both_are_none(client: Talker, copied: Path, smollm2_path: Pa
 
 def opened(path: Path) -> LocalEngine:
     load = Load(launch(path))
-    engine = local_engine(load, None, lambda _notice: None, NoSignals(), lambda _text: None)
+    engine = LocalEngine(load, None, lambda _notice: None, NoSignals(), lambda _text: None)
     run_sync(engine.loaded())
     return engine
 
