@@ -490,10 +490,7 @@ class Assistant:
             reads.ready(slot, tokens, request, points)
 
     def _question_begins(
-        self,
-        job: Job,
-        tokens: Sequence[int],
-        media_tokens: Callable[[MediaPart], Sequence[int]],
+        self, job: Job, tokens: Sequence[int], media_tokens: Callable[[MediaPart], Sequence[int]]
     ) -> tuple[int, ...]:
         """Return how many tokens of a prompt come before the words of its question: behind its files, another may be asked."""
         conversation = job.conversation

@@ -231,11 +231,7 @@ class ChatTemplate:
         return text
 
     def as_written(
-        self,
-        messages: Messages,
-        *,
-        tools: Sequence[Tool] = (),
-        add_generation_prompt: bool = True,
+        self, messages: Messages, *, tools: Sequence[Tool] = (), add_generation_prompt: bool = True
     ) -> str:
         """Return the text of a conversation as the template itself has it, by no rule; raises as `render` does."""
         variables = {**tool_values(tools), "add_generation_prompt": add_generation_prompt}

@@ -151,11 +151,7 @@ def raw_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
 
 
 def infill_tokens(
-    infill: Infill,
-    fim: Mapping[str, int],
-    tokenizer: Tokenizer,
-    n_ctx: int,
-    max_tokens: int | None,
+    infill: Infill, fim: Mapping[str, int], tokenizer: Tokenizer, n_ctx: int, max_tokens: int | None
 ) -> list[int]:
     """Return the ids of a prompt; what is far from the gap is left out where there is no room.
 

@@ -60,10 +60,7 @@ class Factory(Protocol):
         ...
 
     def load(
-        self,
-        load: Load,
-        cancel: CancelFlag,
-        send: Callable[[Loading | Measuring], None],
+        self, load: Load, cancel: CancelFlag, send: Callable[[Loading | Measuring], None]
     ) -> Loaded | LoadedEmbedder:
         """Load them into the memory that is free now.
 

@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.round import OFF
-from localspec.engine.protocol import (
-    Count,
-    Detokenize,
-    Embed,
-    Notice,
-    Ready,
-    Tokenize,
-    Vectors,
-)
+from localspec.engine.protocol import Count, Detokenize, Embed, Notice, Ready, Tokenize, Vectors
 from localspec.engine.request_runner import failure
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Held

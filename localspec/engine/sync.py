@@ -2,11 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    aclosing,
-    contextmanager,
-)
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from typing import Any, TypeVar
 
 from localspec.chat.events import Finished

@@ -147,11 +147,7 @@ class Opening:
     """
 
     def __init__(
-        self,
-        text: bytes,
-        heads: Iterable[bytes],
-        tails: Iterable[bytes],
-        rule: GrammarAutomaton,
+        self, text: bytes, heads: Iterable[bytes], tails: Iterable[bytes], rule: GrammarAutomaton
     ) -> None:
         self.text = text or _LINE
         self.heads, self.tails = _shortest(heads), _shortest(tails)

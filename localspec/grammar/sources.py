@@ -11,12 +11,7 @@ from localspec.grammar.compiler import GrammarLost, require_compiles, start_comp
 from localspec.grammar.document import schema_error
 from localspec.grammar.gbnf import lark_of_gbnf
 from localspec.grammar.json_schema import Rewritten, rewritten
-from localspec.grammar.matcher import (
-    GrammarRefused,
-    one_line,
-    regex_source,
-    schema_source,
-)
+from localspec.grammar.matcher import GrammarRefused, one_line, regex_source, schema_source
 
 _MAX_CHARS = 1 << 20
 _MOST_COMPILED = 64

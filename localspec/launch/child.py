@@ -44,10 +44,7 @@ class RuntimeFactory:
             return load_embedder(load.options, load.others, cancel, send)
         # One conversation grows; several share the memory.
         plan = make_plan(
-            load.options,
-            parallel=load.parallel,
-            roomy=load.parallel == 1,
-            others=load.others,
+            load.options, parallel=load.parallel, roomy=load.parallel == 1, others=load.others
         )
         runtime = load_plan(
             plan,

@@ -7,12 +7,7 @@ from collections.abc import Callable
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
-from localspec.chat.prompt_size import (
-    ANSWER_TOKENS,
-    guessed_context,
-    may_need_more,
-    media_tokens,
-)
+from localspec.chat.prompt_size import ANSWER_TOKENS, guessed_context, may_need_more, media_tokens
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.engine import Engine, OnProgress, Signals

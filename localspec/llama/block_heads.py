@@ -21,12 +21,7 @@ from localspec.llama.draft_heads import DraftHeads, HeadsContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaSequence
-from localspec.llama.target_rows import (
-    TargetRows,
-    common_prefix,
-    follow,
-    row_width,
-)
+from localspec.llama.target_rows import TargetRows, common_prefix, follow, row_width
 from localspec.llama.unstable_api import Rows, hidden_rows, keep_hidden_rows
 from localspec.options import LoadOptions
 
@@ -113,11 +108,7 @@ class _PlaceContext(HeadsContext):
                 keep_hidden_rows(self.handle)
         mrope = native.llama_model_rope_type(model.handle) == native.LLAMA_ROPE_TYPE_MROPE
         self._features = Batch(
-            self.n_batch,
-            len(targets),
-            width=width,
-            with_tokens=False,
-            sections=4 if mrope else 1,
+            self.n_batch, len(targets), width=width, with_tokens=False, sections=4 if mrope else 1
         )
 
     def take_in(self, number: int, n_past: int, rows: Rows) -> None:

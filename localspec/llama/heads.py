@@ -27,12 +27,7 @@ from localspec.llama.draft_heads import DraftHeads, HeadsContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaSequence
-from localspec.llama.target_rows import (
-    TargetRows,
-    common_prefix,
-    follow,
-    row_width,
-)
+from localspec.llama.target_rows import TargetRows, common_prefix, follow, row_width
 from localspec.llama.unstable_api import Rows, hidden_rows, keep_hidden_rows, use_mtp_layer
 from localspec.options import HEADS_MEMORY, LoadOptions
 

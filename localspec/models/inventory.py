@@ -13,14 +13,7 @@ from typing import Literal
 
 from localspec.errors import ModelUnavailable
 from localspec.models.architectures import how_it_drafts
-from localspec.models.entries import (
-    SHA256,
-    HubName,
-    ModelEntry,
-    PairEntry,
-    files_of,
-    shards_of,
-)
+from localspec.models.entries import SHA256, HubName, ModelEntry, PairEntry, files_of, shards_of
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.ledger import IMPORTS, PINS, TAILORED, pin_name
 from localspec.models.mmproj import encoded, in_words, mmproj_of, takes

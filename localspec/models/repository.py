@@ -14,14 +14,7 @@ from msgspec.structs import replace
 from localspec.display import notice
 from localspec.errors import IntegrityError, LocalspecError, ModelFileError, ModelUnavailable
 from localspec.models.architectures import is_heads_alone
-from localspec.models.entries import (
-    DEFAULT_QUANT,
-    HubName,
-    ModelEntry,
-    Pin,
-    of_shards,
-    shards_of,
-)
+from localspec.models.entries import DEFAULT_QUANT, HubName, ModelEntry, Pin, of_shards, shards_of
 from localspec.models.file_names import choose_files, mmproj_for, quant_of
 from localspec.models.gguf import GgufHeader, merged, parse_header, read_header, read_model
 from localspec.models.gguf_encoding import CutOffError

@@ -28,10 +28,7 @@ _LOG = ("journal_mode = WAL", "synchronous = NORMAL")
 _JOURNAL = ("journal_mode = TRUNCATE", "synchronous = FULL")
 _ROOM_GIVEN_BACK = "auto_vacuum = INCREMENTAL"
 """Of a new file; another one gets it when it is written anew."""
-_SETTINGS = (
-    "secure_delete = ON",
-    "foreign_keys = ON",
-)
+_SETTINGS = ("secure_delete = ON", "foreign_keys = ON")
 
 
 class DatabaseTooNewError(sqlite3.DatabaseError):

@@ -10,9 +10,7 @@ _FURTHEST = 4.0
 
 
 def best_length(
-    chances: Sequence[float],
-    verify_s: Sequence[float],
-    affordable_s: float = inf,
+    chances: Sequence[float], verify_s: Sequence[float], affordable_s: float = inf
 ) -> tuple[int, float]:
     """Return the draft length with the highest rate, and that rate in tokens per second; 0 is plain decoding.
 
