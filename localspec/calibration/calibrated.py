@@ -37,25 +37,11 @@ if TYPE_CHECKING:
     from localspec.llama.draft_heads import DraftHeads
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
-OF_HEADS = Schedule(
-    widths=(1, 2, 4, 8, 16),
-    budget_s=0.4,
-    first_s=0.3,
-    needed=3,
-    most_s=1.0,
-    enough=6,
-    every_row=False,
-)
+OF_HEADS = Schedule((1, 2, 4, 8, 16), budget_s=0.4, first_s=0.3, needed=3, most_s=1.0)
 READ_WIDTH = 128
 """Tokens of a pass of a prompt, as they are measured of weights in either form."""
 OF_READING = Schedule(
-    widths=(1, READ_WIDTH, 16),
-    budget_s=1.6,
-    first_s=1.0,
-    needed=2,
-    most_s=2.0,
-    enough=4,
-    every_row=False,
+    (1, READ_WIDTH, 16), budget_s=1.6, first_s=1.0, needed=2, most_s=2.0, enough=4
 )
 _FOLDER, _MOST_BYTES = "calibration", 1 << 16
 _TRIES = 3

@@ -3,13 +3,14 @@
 A rule names functions by a pattern, in which `*` stands for any text. Counts and order are those of a whole conversation.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from localspec.calls import CallFormat, Tool
 from localspec.errors import UsageError
 
 ToolChoice = Literal["auto", "none", "required"]
@@ -160,6 +161,23 @@ class CallOffer:
             ):
                 return count
         return len(names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OfferedCalls:
+    """The calls that an answer may have, and how they are written.
+
+    Args:
+        form: how.
+        tools: the functions that there are.
+        offer: which of them may be called, and how often.
+        control: ids of control tokens by their text; a format may be made of them.
+    """
+
+    form: CallFormat
+    tools: Sequence[Tool]
+    offer: CallOffer
+    control: Mapping[str, int] = field(default_factory=dict)
 
 
 def _any(patterns: Iterable[str], *names: str) -> bool:

@@ -285,8 +285,7 @@ def _in_thoughts(models: LoadedModels, calling: "Calling | None") -> "Watch | No
     """Return what ends thoughts where a call begins; None where the reply may have none."""
     if calling is None or not calling.offer.names or models.grammar is None:
         return None
-    dialect = calling.dialect
-    return models.grammar.in_thoughts(dialect.form, calling.tools, calling.offer, dialect.control)
+    return models.grammar.in_thoughts(calling.calls)
 
 
 def _rule(
@@ -302,14 +301,12 @@ def _rule(
         )
     if calling is None:
         return models.grammar(options)
-    dialect, offer = calling.dialect, calling.offer
-    calls = (dialect.form, calling.tools, offer, dialect.control)
-    if offer.required:
-        return models.grammar.of_calls(*calls)
+    if calling.offer.required:
+        return models.grammar.of_calls(calling.calls)
     if not bound:
-        return models.grammar.of_answers(*calls)
-    if not offer.names:
+        return models.grammar.of_answers(calling.calls)
+    if not calling.offer.names:
         return models.grammar(options)
     from localspec.grammar.combined import Either
 
-    return Either(models.grammar(options), models.grammar.of_calls(*calls))
+    return Either(models.grammar(options), models.grammar.of_calls(calling.calls))

@@ -263,7 +263,8 @@ class Assistant:
             conversation: as for `events`.
             policy: returns what drafts for this request alone, for the sequence that answers it; None takes the usual one.
         """
-        job = Job(request, conversation, policy)
+        job = Job(request, conversation, policy, self.models)
+        job.emit = partial(self._emit, job)
         job.preparation = self._preparation(request, conversation)
         self._waiting.append(job)
 
@@ -378,7 +379,7 @@ class Assistant:
         return first
 
     def _begin(self, job: Job, free: Sequence[int]) -> None:
-        start_s, request = time.perf_counter(), job.request
+        job.start_s, request = time.perf_counter(), job.request
 
         def media_tokens(part: MediaPart) -> list[int]:
             if request.id in self._cancelled:  # a large picture takes seconds
@@ -391,14 +392,14 @@ class Assistant:
                 job.conversation = self.known.conversation(request)
                 job.is_known = not request.ephemeral
             calling = self._calling(job.conversation)
-            tokens = job.prompt(self.models, lambda: self.template, media_tokens)
+            tokens = job.prompt(lambda: self.template, media_tokens)
             job.slot = slot = self._slot(tokens, free, request.owner)
             if request.id not in self._cancelled:  # else no other has to lose anything for it
                 self._make_ready(job, slot, tokens, media_tokens)
             job.policy = self.policies[slot] if job.make_policy is None else job.make_policy(slot)
             view = self.models.targets.views[slot]
             job.cached = min(view.common_prefix(tokens), len(tokens) - 1)
-            reply = job.reply(self.models, tokens, start_s, calling, partial(self._emit, job))
+            reply = job.reply(tokens, calling)
             job.observers = [each.begin(request, tokens, job.policy) for each in self.observers]
         except Exception as error:  # whatever it is, it is this request's own affair
             self.sink(request.id, RequestFailed(error))

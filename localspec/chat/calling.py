@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from localspec.calls import CallFormat, Tool
-from localspec.calls.policy import CallOffer, Made
+from localspec.calls.policy import CallOffer, Made, OfferedCalls
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_heads import CallsInThoughts
 from localspec.chat.call_parser import CallParser
@@ -108,6 +108,11 @@ class Calling:
             return None
         ids = call_ids(seed, prompt)
         return lambda answer: written_calls(answer, self._offered, self.offer, ids.__next__)
+
+    @property
+    def calls(self) -> OfferedCalls:
+        """What a grammar holds the answer to."""
+        return OfferedCalls(self.dialect.form, self.tools, self.offer, self.dialect.control)
 
     @property
     def _offered(self) -> list[Tool]:

@@ -58,6 +58,7 @@ class Job:
         request: to answer.
         conversation: its conversation; None for a text as it is, for a gap, and before it begins.
         make_policy: as for `Assistant.submit`.
+        models: answer it.
 
     Attributes:
         is_known: whether its conversation is remembered.
@@ -69,11 +70,14 @@ class Job:
         preparation: of what binds its reply; None where nothing does.
         is_shared: whether passes of it were another's, too.
         proposals: takes what the client proposes; None where it proposes nothing.
+        emit: takes the events of its reply.
+        start_s: when it began, by `time.perf_counter`.
     """
 
     request: Request
     conversation: Conversation | None
     make_policy: Callable[[int], Policy] | None
+    models: LoadedModels
     is_known: bool = False
     slot: int = -1
     policy: Policy | None = None
@@ -83,6 +87,8 @@ class Job:
     preparation: "Preparation | None" = None
     is_shared: bool = False
     proposals: Proposals | None = None
+    emit: Callable[[Event], None] = lambda _event: None
+    start_s: float = 0.0
     # Of the target's choices in a round, and of tokens whose text is held back.
     _logprobs: list[TokenLogprob] = field(default_factory=list)
     _pending: list[TokenLogprob] = field(default_factory=list)
@@ -117,14 +123,12 @@ class Job:
 
     def prompt(
         self,
-        models: LoadedModels,
         template: "Callable[[], ChatTemplate]",
         media_tokens: Callable[[MediaPart], Sequence[int]],
     ) -> list[int]:
         """Return the ids of the prompt.
 
         Args:
-            models: evaluate it.
             template: returns the target's.
             media_tokens: as for `Conversation.prompt_tokens`.
 
@@ -133,7 +137,7 @@ class Job:
             ContextOverflow: it leaves no room for an answer.
             TemplateError: the template is missing, or does not render.
         """
-        request, n_ctx = self.request, models.target.n_ctx
+        request, models, n_ctx = self.request, self.models, self.models.target.n_ctx
         if request.infill is not None:
             most = request.options.max_tokens
             tokens = infill_tokens(request.infill, models.fim, models.tokenizer, n_ctx, most)
@@ -165,27 +169,17 @@ class Job:
             self._prediction = tuple(ids[:n_ctx])
         return tokens
 
-    def reply(
-        self,
-        models: LoadedModels,
-        prompt: list[int],
-        start_s: float,
-        calling: "Calling | None",
-        emit: Callable[[Event], None],
-    ) -> Generator[Pass, Passed, Reply]:
-        """Return what makes the reply, not yet begun.
+    def reply(self, prompt: list[int], calling: "Calling | None") -> Generator[Pass, Passed, Reply]:
+        """Return what makes the reply, not yet begun. In the end the target forgets what plain decoding would not have evaluated.
 
         Args:
-            models: make it. In the end the target forgets what plain decoding would not have evaluated.
             prompt: ids of its tokens.
-            start_s: when it was requested, by `time.perf_counter`.
             calling: the calls that it may have; None where no functions are offered.
-            emit: takes its events.
 
         Raises:
             UsageError: the options ask for a grammar that this reply cannot have.
         """
-        request, options = self.request, self.request.options
+        request, options, models = self.request, self.request.options, self.models
         assert self.policy is not None, "it begins"  # noqa: S101
         target = models.targets.views[self.slot]
         if request.drafts:
@@ -203,18 +197,17 @@ class Job:
         )
         limits = Limits(options.max_tokens, models.eog, options.stop_loops)
         generation = Generation(prompt, target, self.policy, chooser, limits, _clock)
-        text = self._text(models, calling, seed, prompt)
-        drafter = self.policy.name
+        text = self._text(calling, seed, prompt)
         self._gains = GainMeter(None if models.costs is None else models.costs.target)
 
         def run() -> Generator[Pass, Passed, Reply]:
             branched = False
             try:
-                yield from self._echo(target, prompt, models, emit)
+                yield from self._echo(target, prompt)
             except Cancelled:
                 generation.stop_reason = StopReason.CANCELLED
             else:
-                branched = yield from self._write(generation, text, models, emit)
+                branched = yield from self._write(generation, text)
             yield from self._settle(target, prompt, text.tokens, branched)
             if self.conversation is not None:
                 markers = () if calling is None else calling.dialect.markers
@@ -226,29 +219,17 @@ class Job:
                     thoughts=text.thoughts,
                     markers=markers,
                 )
-            first = self._first_token_at
-            first_token_s = None if first is None else first - start_s
-            return self._figures(generation, text, prompt, seed, drafter, first_token_s)
+            return self._figures(generation, text)
 
         return run()
 
-    def _echo(
-        self,
-        target: SequenceView,
-        prompt: Sequence[int],
-        models: LoadedModels,
-        emit: Callable[[Event], None],
-    ) -> Generator[Pass, Passed, None]:
+    def _echo(self, target: SequenceView, prompt: Sequence[int]) -> Generator[Pass, Passed, None]:
         """Emit the prompt where it is wanted; logprobs of its tokens take a row of each, as many in a pass as one may give."""
-        request = self.request
+        request, models = self.request, self.models
         if not request.echo:
             return
         pieces = [models.tokenizer.piece(each, special=True) for each in prompt]
-        text = (
-            request.raw
-            if isinstance(request.raw, str)
-            else b"".join(pieces).decode(errors="replace")
-        )
+        written = b"".join(pieces).decode(errors="replace")
         logprobs: list[TokenLogprob] = []
         observe = _observer(models, request.logprobs, logprobs)
         if observe is not None:
@@ -264,28 +245,23 @@ class Job:
             if request.deterministic:  # a prompt is evaluated in whole chunks
                 target.truncate(0)
                 self._echoed = 0
-        emit(Echo(text, tuple(logprobs)))
+        text = request.raw if isinstance(request.raw, str) else written
+        self.emit(Echo(text, tuple(logprobs)))
 
-    def _write(
-        self,
-        generation: Generation,
-        text: ReplyText,
-        models: LoadedModels,
-        emit: Callable[[Event], None],
-    ) -> Generator[Pass, Passed, bool]:
+    def _write(self, generation: Generation, text: ReplyText) -> Generator[Pass, Passed, bool]:
         """Make rounds up to the end, and events of them; return whether the last one took a branch."""
         branched = False
         while not (text.stopped or self._is_gated):
             done = yield from generation.advance()
             if done is None:
                 break
-            self._take(done, text, models, emit)
+            self._take(done, text)
             branched = done.verdict.branch is not None
         may_go_on = generation.stop_reason is not StopReason.EOG
         for each in self._with_logprobs(text.flush(may_go_on=may_go_on)):
-            emit(each)
+            self.emit(each)
         if self._pending and self.request.echo:
-            emit(Text("", logprobs=tuple(self._pending)))
+            self.emit(Text("", logprobs=tuple(self._pending)))
         return branched
 
     def _settle(
@@ -301,16 +277,8 @@ class Job:
                 yield Pass(Role.TARGET, evaluated, rows=1)
         target.truncate(len(prompt) + len(tokens) - 1)
 
-    def _figures(
-        self,
-        generation: Generation,
-        text: ReplyText,
-        prompt: Sequence[int],
-        seed: int,
-        drafter: str,
-        first_token_s: float | None,
-    ) -> Reply:
-        prediction = None
+    def _figures(self, generation: Generation, text: ReplyText) -> Reply:
+        prompt, first, prediction = generation.prompt, self._first_token_at, None
         if self.request.prediction:
             count = predicted(prompt, self._prediction, text.tokens)
             prediction = len(self._prediction), count
@@ -320,15 +288,15 @@ class Job:
             thinking=text.thoughts,
             tokens=text.tokens,
             stop_reason=self._reason(text, generation.stop_reason),
-            seed=seed,
+            seed=generation.chooser.noise.seed,
             prompt_tokens=len(prompt),
             cached_tokens=len(prompt) - generation.prefill_tokens - self._echoed,
             completion_tokens=self._completion_tokens,
-            first_token_s=first_token_s,
+            first_token_s=None if first is None else first - self.start_s,
             prefill_s=generation.prefill_s,
             decode_s=generation.decode_s,
             spent=self._spent,
-            drafter=drafter,
+            drafter=generation.policy.name,
             acceptance=self._acceptance,
             gain=gain,
             no_gain=self._why_no_gain if self._acceptance.drafted and gain is None else "",
@@ -346,19 +314,18 @@ class Job:
     def _is_gated(self) -> bool:
         return self.gate is not None and self.gate.stopped
 
-    def _take(
-        self, done: Round, text: ReplyText, models: LoadedModels, emit: Callable[[Event], None]
-    ) -> None:
+    def _take(self, done: Round, text: ReplyText) -> None:
         """Turn what a round confirms into events."""
+        eog = self.models.eog
         if done.is_first:
             self._first_token_at = _clock()
         else:
             self._spent += done.spent
         texts, chunks = list[str](), list[Delta]()
         for at, token in enumerate(done.confirmed):
-            if token not in models.eog or self.request.echo:
+            if token not in eog or self.request.echo:
                 self._pending += self._logprobs[at : at + 1]
-            if token not in models.eog:
+            if token not in eog:
                 more, new = text.feed(token)
                 texts.append(more)
                 chunks += self._with_logprobs(new)
@@ -369,9 +336,9 @@ class Job:
         self._acceptance.add(done)
         self._gains.add(done)
         self._logprobs.clear()
-        emit(RoundDone(done, tuple(texts)))
+        self.emit(RoundDone(done, tuple(texts)))
         for chunk in chunks:
-            emit(chunk)
+            self.emit(chunk)
 
     def _with_logprobs(self, chunks: list[Delta]) -> list[Delta]:
         """Return chunks, the last text with the logprobs of all tokens since the one before; calls have none."""
@@ -391,22 +358,21 @@ class Job:
         assert reason is not None, "it has ended"  # noqa: S101
         return StopReason.TOOL_CALL if reason is StopReason.EOG and text.calls else reason
 
-    def _text(
-        self, models: LoadedModels, calling: "Calling | None", seed: int, prompt: Sequence[int]
-    ) -> ReplyText:
+    def _text(self, calling: "Calling | None", seed: int, prompt: Sequence[int]) -> ReplyText:
         options, gap, conversation = self.request.options, self.request.infill, self.conversation
+        tokenizer = self.models.tokenizer
         # JSON is whole at its end alone, so a stop text holds in other forms of answers.
         stops = StopStrings(() if options.json_schema is not None else options.stop)
         if gap is not None:
             stops = InfillStop(options.stop, gap, _clock)
         if conversation is None:
-            return ReplyText(spelling(models.tokenizer, {}), ThinkingFilter(()), stops)
-        pieces = tag_pieces(conversation.thinking_tags[0], models.tokenizer)
+            return ReplyText(spelling(tokenizer, {}), ThinkingFilter(()), stops)
+        pieces = tag_pieces(conversation.thinking_tags[0], tokenizer)
         in_thoughts = None if calling is None else calling.in_thoughts()
         filters = conversation.thinking_filter(in_thoughts), stops, conversation.begun
         if calling is None:
-            return ReplyText(spelling(models.tokenizer, pieces), *filters)
-        spell = spelling(models.tokenizer, {**pieces, **calling.dialect.pieces})
+            return ReplyText(spelling(tokenizer, pieces), *filters)
+        spell = spelling(tokenizer, {**pieces, **calling.dialect.pieces})
         parsers = calling.parser(seed, prompt), calling.written(seed, prompt)
         return ReplyText(spell, *filters, *parsers)
 

@@ -7,7 +7,7 @@ Sources of the forms: llama.cpp's `common/chat.cpp`, mistral-common's normalizer
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import dropwhile, pairwise
@@ -178,6 +178,10 @@ def _has_no_question(outline: Outline) -> bool:
     return "user" not in outline.roles
 
 
+def _has_equal_neighbours(outline: Outline) -> bool:
+    return any(one == two for one, two in outline.pairs)
+
+
 # What templates take.
 
 
@@ -206,16 +210,8 @@ def _takes_results(reader: TemplateReader) -> bool:
 
 def _takes_lone_results(reader: TemplateReader) -> bool:
     lone, more = Message("tool", (ToolResult("x", _ONE),)), Message.user(_TWO)
-    said = (
-        [lone, more],
-        [_QUESTION, lone, more],
-        [_QUESTION, Message.assistant("Yes."), lone, more],
-    )
-    return all(reader.reads(each, [_ONE, _TWO]) for each in said)
-
-
-def _takes_two_systems(reader: TemplateReader) -> bool:
-    return reader.reads([Message.system(_ONE), Message.system(_TWO), _QUESTION], [_ONE, _TWO])
+    before = ([], [_QUESTION], [_QUESTION, Message.assistant("Yes.")])
+    return all(reader.reads([*each, lone, more], [_ONE, _TWO]) for each in before)
 
 
 def _takes_first_answers(reader: TemplateReader) -> bool:
@@ -227,24 +223,30 @@ def _takes_first_answers(reader: TemplateReader) -> bool:
     return not reader.writes_calls or reader.reads([call, _result(0, _HELLO), more], [_ONE, _TWO])
 
 
-def _takes_system(reader: TemplateReader) -> bool:
-    return reader.reads([Message.system(_ONE), _QUESTION], [_ONE])
-
-
 def _takes_system_in_loops(reader: TemplateReader) -> bool:
-    system = Message.system(_TWO)
-    if reader.reads(_looped(system), [_TWO]):
-        return True
-    return not reader.reads(_looped(), [_ONE])  # it takes no loops at all
+    in_a_loop = reader.reads(_looped(Message.system(_TWO)), [_TWO])
+    return in_a_loop or not reader.reads(_looped(), [_ONE])  # it takes no loops at all
 
 
-def _takes_later_system(reader: TemplateReader) -> bool:
-    """Return whether a system message behind a user's is rendered there, and not at the top or not at all."""
-    return reader.reads([_QUESTION, Message.system(_ONE)], [_HELLO, _ONE])
+def _takes(words: Sequence[str], *said: Message) -> Callable[[TemplateReader], bool]:
+    """Return whether a conversation is rendered with these words, in their order."""
+    return lambda reader: reader.reads(said, words)
 
 
-def _takes_pair(before: Messages, one: Message, two: Message) -> Callable[[TemplateReader], bool]:
-    return lambda reader: reader.reads([*before, one, two], [_ONE, _TWO])
+_takes_system_alone = _takes([_ONE], Message.system(_ONE))
+_takes_system = _takes([_ONE], Message.system(_ONE), _QUESTION)
+_takes_two_systems = _takes([_ONE, _TWO], Message.system(_ONE), Message.system(_TWO), _QUESTION)
+_takes_later_system = _takes([_HELLO, _ONE], _QUESTION, Message.system(_ONE))
+"""Where it stands, and not at the top or not at all."""
+_takes_two_questions = _takes([_ONE, _TWO], Message.user(_ONE), Message.user(_TWO))
+_takes_two_answers = _takes(
+    [_ONE, _TWO], _QUESTION, Message.assistant(_ONE), Message.assistant(_TWO)
+)
+_takes_question_behind_result = _takes([_ONE, _TWO], *_looped(), Message.user(_TWO))
+
+
+def _never(_reader: TemplateReader) -> bool:
+    return False
 
 
 # How conversations are changed.
@@ -338,21 +340,16 @@ def _with_system_in_turns(messages: Messages, _reader: TemplateReader) -> list[M
     return [*done, Message.user(waiting)] if waiting else done
 
 
-def _with_system_in_first_question(messages: Messages, _reader: TemplateReader) -> list[Message]:
-    return _with_system_in(messages, "first")
+def _with_system_in_question(number: int) -> Callable[[Messages, TemplateReader], Messages]:
+    def change(messages: Messages, _reader: TemplateReader) -> list[Message]:
+        system, *rest = messages
+        users = [at for at, message in enumerate(rest) if message.role == "user"]
+        if not users:
+            return [Message.user(system.text), *rest]
+        at = users[number]
+        return [*rest[:at], joined(rest[at], before=system.text), *rest[at + 1 :]]
 
-
-def _with_system_in_last_question(messages: Messages, _reader: TemplateReader) -> list[Message]:
-    return _with_system_in(messages, "last")
-
-
-def _with_system_in(messages: Messages, which: str) -> list[Message]:
-    system, *rest = messages
-    users = [at for at, message in enumerate(rest) if message.role == "user"]
-    if not users:
-        return [Message.user(system.text), *rest]
-    at = users[0 if which == "first" else -1]
-    return [*rest[:at], joined(rest[at], before=system.text), *rest[at + 1 :]]
+    return change
 
 
 def _with_neighbours_joined(role: Role) -> Callable[[Messages, TemplateReader], Messages]:
@@ -370,23 +367,25 @@ def _with_neighbours_joined(role: Role) -> Callable[[Messages, TemplateReader], 
 
 def _together(one: Message, two: Message) -> Message:
     """Return two messages of one side as one, a blank line between their words."""
-    between = (TextPart("\n\n"),) if _has_words(one) and _has_words(two) else ()
+    between = (TextPart("\n\n"),) if one.text and two.text else ()
     thinking = _paragraphs(one.thinking, two.thinking)
     return Message(one.role, (*one.parts, *between, *two.parts), thinking)
 
 
-def _has_words(message: Message) -> bool:
-    return bool(message.text)
+def _with_all_neighbours_joined(messages: Messages, reader: TemplateReader) -> Messages:
+    return _with_neighbours_joined("user")(
+        _with_neighbours_joined("assistant")(messages, reader), reader
+    )
 
 
-def _with_gaps(messages: Messages, _reader: TemplateReader) -> Iterator[Message]:
-    """Yield messages with an assistant's turn between a result and a user's words, of which nothing is left in the prompt."""
-    calls = False
+def _with_gaps(messages: Messages, _reader: TemplateReader) -> list[Message]:
+    """Return messages with an assistant's turn between a result and a user's words, of which nothing is left in the prompt."""
+    done, calls = list[Message](), False
     for each in messages:
-        if calls and each.role == "user":
-            yield Message.assistant(GAP)
-        yield each
+        done += [Message.assistant(GAP)] if calls and each.role == "user" else []
+        done.append(each)
         calls = each.role == "tool" or bool(each.calls)
+    return done
 
 
 def _with_first_question(messages: Messages, _reader: TemplateReader) -> list[Message]:
@@ -437,71 +436,24 @@ def _paragraphs(*texts: str) -> str:
 RULES = (
     FitRule("calls in words", _has_calls, lambda reader: reader.writes_calls, _with_calls_in_words),
     FitRule("results in words", _has_results, _takes_results, _with_results_of_users),
-    FitRule(
-        "lone results in words", _has_lone_results, _takes_lone_results, _with_lone_results_of_users
-    ),
+    FitRule("lone results in words", _has_lone_results, _takes_lone_results, _with_lone_results_of_users),
     FitRule("one call a turn", _has_several_calls, _takes_two_calls, _with_single_calls),
     FitRule("ids of nine characters", _has_other_ids, _takes_other_ids, _with_whole_ids),
-    FitRule(
-        "system prompts joined", _has_two_systems, _takes_two_systems, _with_systems_joined
-    ),
-    FitRule(
-        "system prompt as question",
-        _is_system,
-        lambda reader: reader.reads([Message.system(_ONE)], [_ONE]),
-        _with_a_question,
-    ),
-    FitRule(
-        "later system prompts in turns", _has_later_system, _takes_later_system, _with_system_in_turns
-    ),
-    FitRule(
-        "system prompt in the first question", _has_system, _takes_system, _with_system_in_first_question
-    ),
-    FitRule(
-        "system prompt in the last question",
-        _in_a_loop,
-        _takes_system_in_loops,
-        _with_system_in_last_question,
-    ),
-    FitRule(
-        "questions joined",
-        _follows("user", "user"),
-        _takes_pair([], Message.user(_ONE), Message.user(_TWO)),
-        _with_neighbours_joined("user"),
-    ),
-    FitRule(
-        "answers joined",
-        _follows("assistant", "assistant"),
-        _takes_pair([_QUESTION], Message.assistant(_ONE), Message.assistant(_TWO)),
-        _with_neighbours_joined("assistant"),
-    ),
-    FitRule(
-        "an answer between result and question",
-        _goes_on_behind_a_call,
-        _takes_pair([_QUESTION, _ONE_CALL], _result(0, _ONE), Message.user(_TWO)),
-        lambda messages, reader: [*_with_gaps(messages, reader)],
-    ),
-    FitRule(
-        "a question before the first answer",
-        _begins_with_an_answer,
-        _takes_first_answers,
-        _with_first_question,
-    ),
+    FitRule("system prompts joined", _has_two_systems, _takes_two_systems, _with_systems_joined),
+    FitRule("system prompt as question", _is_system, _takes_system_alone, _with_a_question),
+    FitRule("later system prompts in turns", _has_later_system, _takes_later_system, _with_system_in_turns),
+    FitRule("system prompt in the first question", _has_system, _takes_system, _with_system_in_question(0)),
+    FitRule("system prompt in the last question", _in_a_loop, _takes_system_in_loops, _with_system_in_question(-1)),
+    FitRule("questions joined", _follows("user", "user"), _takes_two_questions, _with_neighbours_joined("user")),
+    FitRule("answers joined", _follows("assistant", "assistant"), _takes_two_answers, _with_neighbours_joined("assistant")),
+    FitRule("an answer between result and question", _goes_on_behind_a_call, _takes_question_behind_result, _with_gaps),
+    FitRule("a question before the first answer", _begins_with_an_answer, _takes_first_answers, _with_first_question),
 )  # fmt: skip
 """In the order in which they are applied."""
 
 RESCUES = (
-    FitRule(
-        "later system prompts in turns", _has_later_system, lambda _: False, _with_system_in_turns
-    ),
-    FitRule("a question", _has_no_question, lambda _: False, _with_a_question),
-    FitRule(
-        "all neighbours joined",
-        lambda outline: any(one == two for one, two in outline.pairs),
-        lambda _: False,
-        lambda messages, reader: _with_neighbours_joined("user")(
-            _with_neighbours_joined("assistant")(messages, reader), reader
-        ),
-    ),
+    FitRule("later system prompts in turns", _has_later_system, _never, _with_system_in_turns),
+    FitRule("a question", _has_no_question, _never, _with_a_question),
+    FitRule("all neighbours joined", _has_equal_neighbours, _never, _with_all_neighbours_joined),
 )  # fmt: skip
 """Tried one behind the other, and the rules again behind each, where a template refuses a conversation."""

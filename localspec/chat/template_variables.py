@@ -17,61 +17,12 @@ _ELSE = re.compile(r"(?:[.|]|\bis(?:\s+not)?\s)\s*[A-Za-z_]\w*|\b[A-Za-z_]\w*\s*
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _BOUND = re.compile(r"\b(?:for\s+([\w\s,]+?)\s+in\b|macro\s+(\w+\s*\([^)]*\)))")
 _ASSIGNED = re.compile(r"\bset\s+(\w+)\s*(?:=(?!=)\s*(.*))?", re.DOTALL)
-_WORDS = frozenset(
-    [
-        "and",
-        "block",
-        "break",
-        "call",
-        "continue",
-        "do",
-        "elif",
-        "else",
-        "endblock",
-        "endcall",
-        "endfilter",
-        "endfor",
-        "endgeneration",
-        "endif",
-        "endmacro",
-        "endset",
-        "extends",
-        "false",
-        "False",
-        "filter",
-        "for",
-        "from",
-        "generation",
-        "if",
-        "import",
-        "in",
-        "include",
-        "is",
-        "loop",
-        "macro",
-        "namespace",
-        "none",
-        "None",
-        "not",
-        "or",
-        "recursive",
-        "set",
-        "true",
-        "True",
-        "self",
-        "varargs",
-        "kwargs",
-        "caller",
-        "ns",
-        "defined",
-        "undefined",
-        "string",
-        "mapping",
-        "iterable",
-        "sequence",
-        "number",
-    ]
+_WORDS_OF_JINJA = (
+    "and block break call continue do elif else endblock endcall endfilter endfor endgeneration endif endmacro endset extends "
+    "false False filter for from generation if import in include is loop macro namespace none None not or recursive set true "
+    "True self varargs kwargs caller ns defined undefined string mapping iterable sequence number"
 )
+_WORDS = frozenset(_WORDS_OF_JINJA.split())
 _LISTED = 8
 
 

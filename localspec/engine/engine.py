@@ -29,6 +29,7 @@ from localspec.engine.protocol import (
     Question,
     Ready,
     ReplyEvents,
+    Response,
     Tokenize,
     Tokens,
     Vectors,
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FAULTS = {"Fault", "FrameError"}
-Response = ReplyEvents | Finished | Counted | Tokens | Vectors
-"""What answers a question, unless something is wrong with it."""
 
 
 class Inbox(deque[Notice]):

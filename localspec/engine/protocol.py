@@ -285,21 +285,10 @@ class EngineDied(Tagged, frozen=True):
     reason: str
 
 
-Notice = (
-    Hello
-    | Downloading
-    | Loading
-    | Measuring
-    | Ready
-    | LoadCancelled
-    | ReplyEvents
-    | Finished
-    | Counted
-    | Tokens
-    | Vectors
-    | Failed
-    | EngineDied
-)
+Progress = Downloading | Loading | Measuring
+Response = ReplyEvents | Finished | Counted | Tokens | Vectors
+"""What answers a question, unless something is wrong with it."""
+Notice = Hello | Progress | Ready | LoadCancelled | Response | Failed | EngineDied
 T = TypeVar("T")
 
 

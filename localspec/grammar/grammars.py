@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
     from localspec.calls import CallFormat, Tool
-    from localspec.calls.policy import CallOffer
+    from localspec.calls.policy import OfferedCalls
     from localspec.grammar.automaton import GrammarAutomaton
     from localspec.grammar.combined import AfterTrigger, Pieces, Trigger, Watch
     from localspec.grammar.matcher import GrammarVocabulary
@@ -84,22 +84,11 @@ class Grammars:
 
         return self._automaton(grammar, source_of, f"the {grammar[0]}")
 
-    def of_calls(
-        self,
-        form: "CallFormat",
-        tools: "Sequence[Tool]",
-        offer: "CallOffer",
-        control: Mapping[str, int],
-        *,
-        begun: bool = False,
-    ) -> "GrammarAutomaton":
+    def of_calls(self, calls: "OfferedCalls", *, begun: bool = False) -> "GrammarAutomaton":
         """Return what holds a text to valid calls of some functions.
 
         Args:
-            form: how calls are written.
-            tools: the functions that there are.
-            offer: which of them may be called, at least one, and how often.
-            control: ids of control tokens by their text; a format may be made of them.
+            calls: of at least one function.
             begun: the trigger stands there already.
 
         Raises:
@@ -108,63 +97,45 @@ class Grammars:
         from localspec.grammar.call_grammar import CallGrammar
         from localspec.grammar.loosening import kept_calls
 
-        def grammar(tools: "Sequence[Tool]") -> str:
-            writer = CallGrammar(form, control, self._vocabulary.eog)
-            return writer.source(tools, offer.names, offer.most, begun=begun)
+        names = calls.offer.names
 
-        source = kept_calls(grammar, [each for each in tools if each.name in offer.names])
+        def grammar(tools: "Sequence[Tool]") -> str:
+            writer = CallGrammar(calls.form, calls.control, self._vocabulary.eog)
+            return writer.source(tools, names, calls.offer.most, begun=begun)
+
+        source = kept_calls(grammar, [each for each in calls.tools if each.name in names])
         return self._automaton(("calls", source), lambda _, lark: lark, "the calls of these tools")
 
-    def of_answers(
-        self,
-        form: "CallFormat",
-        tools: "Sequence[Tool]",
-        offer: "CallOffer",
-        control: Mapping[str, int],
-    ) -> "AfterTrigger":
+    def of_answers(self, calls: "OfferedCalls") -> "AfterTrigger":
         """Return what leaves an answer free up to its first call, as `of_calls` has it; without any, a call cannot begin."""
         from localspec.grammar.combined import AfterTrigger, Trigger
 
-        pieces = self._pieces_with(control)
+        form, pieces = calls.form, self._pieces_with(calls.control)
         trigger = self._triggers.get(form.trigger)
         if trigger is None:
             trigger = self._triggers[form.trigger] = Trigger(form.trigger, pieces)
-        if not offer.names:
+        if not calls.offer.names:
             return AfterTrigger(None, trigger)
-        rule = self.of_calls(form, tools, offer, control, begun=True)
-        bare = without_opener(form)
-        watch = None if bare is None else self._watch((bare,), tools, offer, control)
-        return AfterTrigger(rule, trigger, watch)
+        rule, bare = self.of_calls(calls, begun=True), without_opener(form)
+        return AfterTrigger(rule, trigger, None if bare is None else self._watch((bare,), calls))
 
-    def in_thoughts(
-        self,
-        form: "CallFormat",
-        tools: "Sequence[Tool]",
-        offer: "CallOffer",
-        control: Mapping[str, int],
-    ) -> "Watch":
+    def in_thoughts(self, calls: "OfferedCalls") -> "Watch":
         """Return what leaves thoughts free up to a call of a function that may be called, as `of_calls` has it."""
-        return self._watch(openings(form), tools, offer, control)
+        return self._watch(openings(calls.form), calls)
 
-    def _watch(
-        self,
-        forms: "Sequence[CallFormat]",
-        tools: "Sequence[Tool]",
-        offer: "CallOffer",
-        control: Mapping[str, int],
-    ) -> "Watch":
+    def _watch(self, forms: "Sequence[CallFormat]", calls: "OfferedCalls") -> "Watch":
         from localspec.grammar.combined import Opening, Watch
 
         found = [
             Opening(
                 each.trigger.encode(),
-                [head.encode() for head in heads(each, offer.names)],
+                [head.encode() for head in heads(each, calls.offer.names)],
                 [tail.encode() for tail in heads(replace(each, begin=each.trigger), ("",))],
-                self.of_calls(each, tools, offer, control, begun=True),
+                self.of_calls(replace(calls, form=each), begun=True),
             )
             for each in forms
         ]
-        return Watch(found, self._pieces_with(control), self._tokenizer.tokenize_bytes)
+        return Watch(found, self._pieces_with(calls.control), self._tokenizer.tokenize_bytes)
 
     def _pieces_with(self, control: Mapping[str, int]) -> "Pieces":
         from localspec.grammar.combined import Pieces

@@ -13,7 +13,7 @@ import msgspec
 
 from localspec.config.recorded import recorded
 from localspec.engine.engine import Engine, Needs, NoSignals, OnProgress, Signals
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring, Notice
+from localspec.engine.protocol import Load, Notice, Progress
 from localspec.engine.running import servers
 from localspec.entry_points import engine_module
 from localspec.errors import LocalspecError
@@ -78,7 +78,7 @@ def _elsewhere(wish: Load, server: "ServerLink | None", progress: OnProgress) ->
         return RemoteEngine.of_server(server, parallel)
 
     def watch(notice: Notice) -> None:
-        if isinstance(notice, Downloading | Loading | Measuring):
+        if isinstance(notice, Progress):
             progress(notice)
 
     # llama.cpp ends a process whose worker goes away.

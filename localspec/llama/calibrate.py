@@ -48,31 +48,22 @@ class Schedule:
     first_s: float
     needed: int
     most_s: float
-    enough: int
-    every_row: bool
+    enough: int = 6
+    every_row: bool = False
 
 
 # Kernels take 4, 8 or 16 tokens at a time, and what remains one by one: a cost falls where a width
 # is such a multiple, and leaps behind it. So both sides of 8 and 16 are among the first.
 OF_TARGET = Schedule(
-    widths=(1, 2, 3, 4, 5, 6, 8, 16, 12, 7, 10, 14, 17, 32, 15, 24, 11, 9, 20, 13, 64, 48, 40),
+    (1, 2, 3, 4, 5, 6, 8, 16, 12, 7, 10, 14, 17, 32, 15, 24, 11, 9, 20, 13, 64, 48, 40),
     budget_s=3.6,
     first_s=2.3,
     needed=12,
     most_s=6.0,
-    enough=6,
     every_row=True,
 )
 # A draft model drafts one token a pass, and catches up by what was confirmed without it.
-OF_DRAFT_MODEL = Schedule(
-    widths=(1, 2, 3, 4, 8, 16, 32),
-    budget_s=0.7,
-    first_s=0.5,
-    needed=4,
-    most_s=2.0,
-    enough=6,
-    every_row=False,
-)
+OF_DRAFT_MODEL = Schedule((1, 2, 3, 4, 8, 16, 32), budget_s=0.7, first_s=0.5, needed=4, most_s=2.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,21 +14,8 @@ _FILE = re.compile(r"(.+?)(?:-(\d{5})-of-(\d{5}))?\.gguf", re.IGNORECASE)
 # Prediction heads and importance matrices are GGUF files, but no models; nor are mmproj files.
 _NO_MODELS = ("mtp-", "imatrix")
 _MMPROJ = "mmproj"
-_HEADS = frozenset(
-    {
-        "eagle",
-        "eagle3",
-        "dflash",
-        "dspark",
-        "mtp",
-        "nextn",
-        "medusa",
-        "speculator",
-        "assistant",
-        "draft",
-        "drafter",
-    }
-)
+_CALLED_HEADS = "eagle eagle3 dflash dspark mtp nextn medusa speculator assistant draft drafter"
+_HEADS = frozenset(_CALLED_HEADS.split())
 _WORD = re.compile(r"[a-z]+3?(?![a-z])|[a-z]+")
 _QUANT = re.compile(
     r"(?<![A-Za-z0-9])((?:IQ|Q|TQ)\d[A-Za-z0-9_]*|BF16|F16|F32|MXFP4)", re.IGNORECASE

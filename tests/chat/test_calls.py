@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool, ValueForm
-from localspec.calls.policy import CallPolicy
+from localspec.calls.policy import CallPolicy, OfferedCalls
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser, _Nesting
 from localspec.chat.calling import words_end, written_calls
@@ -148,7 +148,7 @@ def test_a_separator_of_arguments_may_name_the_one_before_it() -> None:
     assert parsed(form, text) == parsed(form, [text])
     assert parsed(form, text)[0] == calls
     offer = CallPolicy(choice="required").offer(["get_weather"], [])
-    grammar = GRAMMARS.of_calls(form, TOOLS[:1], offer, {})
+    grammar = GRAMMARS.of_calls(OfferedCalls(form, TOOLS[:1], offer))
     state = grammar.start()
     for token in spelled(text[text.index("<tool_call>") : text.index("</tool_call>")]):
         assert grammar.allows(state, np.array([token]))[0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from localspec.calls import CallFormat
 from localspec.calls.openings import closings
-from localspec.calls.policy import CallPolicy
+from localspec.calls.policy import CallPolicy, OfferedCalls
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_heads import CallsInThoughts
 from localspec.chat.call_parser import CallParser
@@ -303,7 +303,7 @@ def test_what_is_read_as_a_call_was_bound(source: str, thoughts: bool, seed: int
 @pytest.mark.parametrize(("source", "head"), [(XML, "<function=area>\n</function"), (MINIMAX, '<invoke name="area">\n</invoke')])  # fmt: skip
 def test_a_head_that_the_rule_does_not_have_cannot_be_completed(source: str, head: str) -> None:
     rule = LONGER.of_answers(
-        form_of(source), (AREA, NOW), CallPolicy().offer(["area", "now"], []), {}
+        OfferedCalls(form_of(source), (AREA, NOW), CallPolicy().offer(["area", "now"], []))
     )
     state, text = walked(rule, [head], Random(1))
     ends = np.array([ord(">"), ord("x"), PIECES.index(b">\n")])
@@ -314,7 +314,9 @@ def test_a_head_that_the_rule_does_not_have_cannot_be_completed(source: str, hea
 
 
 def test_a_name_may_begin_in_the_token_that_ends_its_opening() -> None:
-    rule = LONGER.of_answers(form_of(XML), (AREA, NOW), CallPolicy().offer(["area", "now"], []), {})
+    rule = LONGER.of_answers(
+        OfferedCalls(form_of(XML), (AREA, NOW), CallPolicy().offer(["area", "now"], []))
+    )
     state, _ = walked(rule, ["So: <function"], Random(1))
     ids = np.array([PIECES.index(each) for each in (b"=area", b"=", b"ar", b"</")])
     assert rule.allows(state, ids).all(), "many vocabularies have a token such as this"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from localspec.calls import CallFormat, Tool
-from localspec.calls.policy import CallOffer, CallPolicy
+from localspec.calls.policy import CallOffer, CallPolicy, OfferedCalls
 from localspec.errors import UsageError
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
@@ -23,7 +23,9 @@ def rule(
     form: CallFormat, *tools: Tool, begun: bool = False, several: bool = True
 ) -> GrammarAutomaton:
     offered = tools or tuple(TOOLS)
-    return GRAMMARS.of_calls(form, offered, offer(offered, several=several), {}, begun=begun)
+    return GRAMMARS.of_calls(
+        OfferedCalls(form, offered, offer(offered, several=several)), begun=begun
+    )
 
 
 def offer(tools: Sequence[Tool], *, several: bool = True) -> CallOffer:
@@ -69,7 +71,7 @@ def test_one_call_alone_and_the_rest_of_one_behind_its_trigger() -> None:
 
 def test_an_answer_is_free_up_to_its_trigger_and_forced_behind_it() -> None:
     now = TOOLS[1:2]
-    free = GRAMMARS.of_answers(HERMES_FORM, now, offer(now), {})
+    free = GRAMMARS.of_answers(OfferedCalls(HERMES_FORM, now, offer(now)))
     state = free.start()
     assert free.forced(state) == ()
     for byte in b"Yes. <tool_call>":
@@ -131,7 +133,7 @@ def test_control_tokens_stand_for_their_texts() -> None:
     vocabulary = ByteVocabulary(more_eog=1)
     vocabulary.longer = {b"\xff\xfe": END + 2}
     control = {"[CALL]": END + 2, "[END]": END + 1}
-    calls = Grammars(vocabulary).of_calls(form, TOOLS, offer(TOOLS), control)
+    calls = Grammars(vocabulary).of_calls(OfferedCalls(form, TOOLS, offer(TOOLS), control))
     state = calls.start()
     for token in [END + 2, *b'{"name": "now", "arguments": {}}', END + 1]:
         assert calls.allows(state, np.array([token]))[0]

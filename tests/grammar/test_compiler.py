@@ -13,7 +13,7 @@ import pytest
 
 from localspec.bounded_process import BoundedProcess
 from localspec.calls import Tool
-from localspec.calls.policy import CallPolicy
+from localspec.calls.policy import CallPolicy, OfferedCalls
 from localspec.errors import UsageError
 from localspec.grammar import Grammars, require_sound
 from localspec.options import ReplyOptions
@@ -92,7 +92,7 @@ def test_a_tool_that_ends_the_compiler_is_loosened_alone(form: Any, what: str) -
     tools = [Tool("bad", schema), good]
     offer = CallPolicy().offer(["bad", "good"], [])
     grammars = Grammars(ByteVocabulary())
-    calls = grammars.of_calls(form, tools, offer, {})
+    calls = grammars.of_calls(OfferedCalls(form, tools, offer))
     call = {
         HERMES_FORM: '<tool_call>\n{{"name": "{}", "arguments": {{"{}": {}}}}}\n</tool_call>',
         XML_FORM: "<tool_call>\n<function={}>\n<parameter={}>\n{}\n</parameter>\n</function>\n</tool_call>",
@@ -102,7 +102,7 @@ def test_a_tool_that_ends_the_compiler_is_loosened_alone(form: Any, what: str) -
     assert passes(calls, call.format("good", "n", 1))
     assert not passes(calls, call.format("good", "n", 2))
     with pytest.raises(UsageError, match="tool bad: "):
-        grammars.of_calls(form, [Tool("bad", schema, strict=True), good], offer, {})
+        grammars.of_calls(OfferedCalls(form, [Tool("bad", schema, strict=True), good], offer))
 
 
 def test_a_compiler_ends_with_a_program_that_is_killed() -> None:

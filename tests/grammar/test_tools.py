@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localspec.calls import CallFormat, Tool
-from localspec.calls.policy import CallPolicy
+from localspec.calls.policy import CallPolicy, OfferedCalls
 from localspec.errors import UsageError
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
@@ -25,7 +25,7 @@ PATTERNS = (*FORMS, *PUBLIC)
 
 def calls_of(form: CallFormat, *tools: Tool) -> GrammarAutomaton:
     offer = CallPolicy().offer([each.name for each in tools], [])
-    return GRAMMARS.of_calls(form, tools, offer, {})
+    return GRAMMARS.of_calls(OfferedCalls(form, tools, offer))
 
 
 def tool(name: str, properties: dict[str, Any], *, strict: bool = False, **more: Any) -> Tool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from localspec.calls import CallFormat, Tool
-from localspec.calls.policy import CallOffer
+from localspec.calls.policy import CallOffer, OfferedCalls
 from localspec.chat.call_parser import CallParser
 from localspec.chat.events import CallDone, Text
 from localspec.decoding.constraint import AnswerConstraint
@@ -122,7 +122,7 @@ def test_forced_text_is_cut_as_the_model_does(vocabulary: Vocabulary, grammars: 
 def test_nothing_but_calls(vocabulary: Vocabulary, grammars: Grammars, form: CallFormat) -> None:
     before = "Let me see. "
     for seed in range(5):
-        masks = AnswerConstraint(grammars.of_answers(form, TOOLS, ONE_CALL, {}), 0)
+        masks = AnswerConstraint(grammars.of_answers(OfferedCalls(form, TOOLS, ONE_CALL)), 0)
         random = Random(seed)
         answer = [*ids_of(vocabulary, before), *ids_of(vocabulary, form.trigger)]
         while answer[-1] not in vocabulary.eog:

@@ -13,8 +13,8 @@ import msgspec
 
 from localspec.api import LaunchOptions, LocalspecError, Request
 from localspec.engine.drafts import DraftProposal
-from localspec.engine.engine import Respondent, Response
-from localspec.engine.protocol import Question, Ready
+from localspec.engine.engine import Respondent
+from localspec.engine.protocol import Question, Ready, Response
 from localspec.engine.remote_engine import RemoteEngine
 from localspec.errors import EngineGone
 from localspec.messages import Held
