@@ -163,9 +163,8 @@ class InfillStop(StopStrings):
         self._gap = gap
         self._clock = clock
         self._until: float | None = None
-        self._begun = (
-            ""  # a line of which only white space is there yet, and the end of the one before it
-        )
+        # A line of which only white space is there yet, and the end of the one before it.
+        self._begun = ""
 
     def feed(self, text: str, *, final: bool = False) -> str:
         """Take the next text, which may be empty and the last, and return what certainly stays."""

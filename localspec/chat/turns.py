@@ -102,13 +102,8 @@ def _of_call(message: Message, call: ToolCall) -> Message:
 
 
 def _with_objects(message: Message) -> Message:
-    if all(map(_is_whole, message.parts)):
-        return message
-    return replace(message, parts=tuple(map(_with_object, message.parts)))
-
-
-def _is_whole(part: Part) -> bool:
-    return not isinstance(part, ToolCall) or arguments_of(part.arguments) is not None
+    parts = tuple(map(_with_object, message.parts))
+    return message if parts == message.parts else replace(message, parts=parts)
 
 
 def _with_object(part: Part) -> Part:

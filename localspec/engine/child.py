@@ -176,9 +176,7 @@ class Server:
 
     def end(self) -> None:
         """Stop everything and drop what waits, as when the client is gone."""
-        with self._changed:
-            self._waiting.clear()
-            self._stop()
+        self._bye()
         self.cut_off.set()
 
     # The thread that reads.
@@ -231,13 +229,10 @@ class Server:
         """End; what was read is kept once nothing is answered any more."""
         with self._changed:
             self._waiting.clear()
-            self._stop()
-
-    def _stop(self) -> None:
-        self._ended = True
-        self._cancel.set()
-        _interrupt()
-        self._changed.notify()
+            self._ended = True
+            self._cancel.set()
+            _interrupt()
+            self._changed.notify()
 
     # The main thread.
 

@@ -343,18 +343,15 @@ def encode(message: Command | Notice) -> bytes:
     """
     try:
         body = msgspec.json.encode(message)
-    except (
-        UnicodeEncodeError
-    ):  # half of a character, which a paste may hold, and no tokenizer takes
+    except UnicodeEncodeError:
+        # Half of a character, which a paste may hold, and no tokenizer takes.
         text = json.dumps(msgspec.to_builtins(message), ensure_ascii=False)
         body = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
     line = b"%s%s\n" % (_HEAD, body[1:])
     if len(line) > MAX_FRAME_BYTES:
-        advice = (
-            "send less text, or fewer and smaller pictures"
-            if isinstance(message, Command)
-            else "ask for less, or read answers faster"
-        )
+        advice = "ask for less, or read answers faster"
+        if isinstance(message, Command):
+            advice = "send less text, or fewer and smaller pictures"
         name = type(message).__name__
         raise FrameError(f"{name} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: {advice}")
     return line

@@ -97,9 +97,8 @@ class Pieces:
     def _find(self, text: bytes, *, at_start: bool) -> Iterator[int]:
         at, last = self._joined.find(text), -1
         while at >= 0:
-            token = (
-                bisect_right(self._begins, at) - 1
-            )  # the last of those that begin there: none is empty
+            # The last of those that begin there: none is empty.
+            token = bisect_right(self._begins, at) - 1
             begin, end = self._begins[token], self._begins[token + 1]
             fits = at + len(text) <= end and (at == begin or not at_start)
             if fits and token != last:

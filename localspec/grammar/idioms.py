@@ -105,8 +105,5 @@ def _pattern(said: Mapping[str, Any]) -> str:
         return str(said["pattern"])
     least, most = said.get("minLength", 0), said.get("maxLength", "")
     whole = all(isinstance(each, int) for each in (least, most or 0))
-    return (
-        f"^[\\s\\S]{{{least},{most}}}$"
-        if whole and said.keys() <= {"minLength", "maxLength"}
-        else ""
-    )
+    is_length = whole and said.keys() <= {"minLength", "maxLength"}
+    return f"^[\\s\\S]{{{least},{most}}}$" if is_length else ""

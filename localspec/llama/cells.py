@@ -51,11 +51,8 @@ class Layout(msgspec.Struct, frozen=True):
     @property
     def token_bytes(self) -> int:
         """Bytes of a token."""
-        keys, values = (
-            sum(each[1] for each in self.keys),
-            sum(each[1] * each[2] for each in self.values),
-        )
-        return self.meta + keys + values
+        values = sum(size * numbers for _, size, numbers in self.values)
+        return self.meta + sum(size for _, size in self.keys) + values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,9 +302,8 @@ def _write_cells(
         start, length = state.tell(), numbers * tokens * (size + 4 * (index == 0))
         room = whole[start : start + length].reshape(numbers, tokens, -1)
         at = 0
-        for each in (
-            piece
-        ):  # of a cell, llama.cpp reads a number of its sequence behind the rest, and heeds it not
+        # Of a cell, llama.cpp reads a number of its sequence behind the rest, and heeds it not.
+        for each in piece:
             room[:, at : at + each.shape[1], :size] = each
             at += each.shape[1]
         state.seek(start + length)

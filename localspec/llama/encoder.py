@@ -351,9 +351,8 @@ class Encoder:
             raise PassFailed(f"llama.cpp could not encode {file.part.name}: {detail}")
         rows = self._mtmd.mtmd_get_output_embd(self.handle)
         embeddings = np.ctypeslib.as_array(rows, (chunk.tokens, self._width)).copy()
-        if not np.isfinite(
-            embeddings
-        ).all():  # else every later answer in its cells has none either
+        # Else every later answer in its cells has none either.
+        if not np.isfinite(embeddings).all():
             raise PassFailed(f"{file.part.name} has no finite embeddings: give another file")
         if chunk is media[-1]:
             del self._open[key]

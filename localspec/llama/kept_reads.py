@@ -339,9 +339,8 @@ class KeptReads:
         start = full * self._size
         native = sequence.native
         new = len(tokens) - known
-        size = 0
-        if new > 0:
-            size = native.state_size(sequence.number) * (len(tokens) - start) // len(held)
+        state = native.state_size(sequence.number) if new > 0 else 0
+        size = state * (len(tokens) - start) // max(1, len(held))
         if new <= 0 or not self._pays(new, size):
             self._note(its, [each.file for each in chain])
             return
@@ -355,16 +354,14 @@ class KeptReads:
         if cells.layout.has_tail and not self.needs_points:
             return
         parent = chain[full - 1].own if full else self._shelf.beginning(sequence.owner)
-        ends = {*its.ends, len(tokens)} if self.needs_points else {len(tokens)}
-        old = (
-            []
-            if self.needs_points
-            else [each.file for each in chain[full:] if each.common == len(each.tokens)]
-        )
-        row = sequence.prompt_row
-        rows = list[tuple[str, bytes]]()
-        if row is not None and row[0] <= len(tokens) and not self.needs_points:
-            rows = [(self._row_file(held[: row[0]], sequence), row[1].tobytes())]
+        row, ends = sequence.prompt_row, {len(tokens)}
+        rows, old = list[tuple[str, bytes]](), list[str]()
+        if self.needs_points:
+            ends |= its.ends
+        else:
+            old = [each.file for each in chain[full:] if each.common == len(each.tokens)]
+            if row is not None and row[0] <= len(tokens):
+                rows = [(self._row_file(held[: row[0]], sequence), row[1].tobytes())]
         job = _Text(tokens, start, parent, sorted(ends), cells, len(tokens) == len(held), rows)
         known_names = [each.file for each in chain[:full]]
         self._submit(sequence.owner, tokens, lambda: self._write_text(job, its, known_names, old))

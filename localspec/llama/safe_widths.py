@@ -297,7 +297,7 @@ class Rewound:
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return rows; see `LanguageModel`."""
-        given = _hidden if self.hidden else _logits
+        given = _hidden if self.hidden else LlamaContext.logits
         if not self._truncated:
             return given(self._alone, tokens, rows)
         given_rows = given(self._wide, tokens, rows).copy()
@@ -323,10 +323,6 @@ class _WithHidden:
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return rows; see `LanguageModel`."""
         return _hidden(self._context, tokens, rows)
-
-
-def _logits(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
-    return context.logits(tokens, rows)
 
 
 def _hidden(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:

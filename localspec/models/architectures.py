@@ -293,18 +293,15 @@ def _is_block(draft: "GgufHeader") -> bool:
 
 def _fits_cache(target: "GgufHeader", draft: "GgufHeader") -> bool:
     """Return whether an assistant can look into a target's cache: at its last two layers, one of a window and one of all."""
-    n_layers, names = (
-        _number(draft, "block_count"),
-        ("key_length", "key_length_swa", "head_count_kv"),
-    )
+    n_layers, windows = _number(draft, "block_count"), "attention.sliding_window_pattern"
     pairs = [
-        [_values(each, f"attention.{name}")[-2:] for each in (target, draft)] for name in names
+        [_values(each, f"attention.{name}")[-2:] for each in (target, draft)]
+        for name in ("key_length", "key_length_swa", "head_count_kv")
     ]
     return (
         n_layers == _number(draft, "nextn_predict_layers") > 0
-        and _values(target, "attention.sliding_window_pattern")[-2:] == [1, 0]
-        and 1
-        in _values(draft, "attention.sliding_window_pattern")  # else llama.cpp ends the process
+        and _values(target, windows)[-2:] == [1, 0]
+        and 1 in _values(draft, windows)  # else llama.cpp ends the process
         and all({*own} <= {*theirs} for theirs, own in pairs)  # of each layer, or one for all
     )
 

@@ -144,9 +144,8 @@ def find_header(entry: ModelEntry, name: str) -> tuple[GgufHeader, int]:
     if path is not None:
         return read_header(path), 0
     beginning = Store(data_dir()).beginning(entry, _WINDOWS_BYTES[-1])
-    with suppress(
-        LocalspecError
-    ):  # too short, or not what it should be, which the download will find
+    # It may be too short, or not what it should be, which the download will find.
+    with suppress(LocalspecError):
         if beginning:
             return parse_header(beginning, name=name, size_bytes=entry.size_bytes), 0
     if entry.hub is None:

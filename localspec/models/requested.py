@@ -67,11 +67,8 @@ def named(load: LaunchOptions, name: str) -> LaunchOptions:
 
 def with_names(load: LaunchOptions) -> LaunchOptions:
     """Return a request that names the default pair where it names nothing."""
-    return (
-        load
-        if name_of(load) or load.server is not None
-        else replace(load, pair=load_registry().default_pair)
-    )
+    has_name = name_of(load) or load.server is not None
+    return load if has_name else replace(load, pair=load_registry().default_pair)
 
 
 def _full(reference: str, registry: Registry) -> str:

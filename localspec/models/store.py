@@ -365,14 +365,10 @@ class LoadedFiles:
         for path, was in self._seen.items():
             with suppress(OSError):  # removed: what is loaded stays
                 now = path.stat()
-                if _place(now) == _place(was) and _content(now) != _content(was):
+                if os.path.samestat(now, was) and _content(now) != _content(was):
                     raise ModelChanged(
                         f"{shown(path)} was written over while it was loaded: ask again, and the new file answers"
                     )
-
-
-def _place(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
 
 
 def _content(status: os.stat_result) -> tuple[int, int]:

@@ -24,6 +24,12 @@ FILES = ("", "-wal", "-shm", "-journal")
 """What SQLite has of a database, behind its name."""
 _PIECE = 1 << 20
 _INCREMENTAL = 2
+_PASSING = (
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+)
 _LOG = ("journal_mode = WAL", "synchronous = NORMAL")
 _JOURNAL = ("journal_mode = TRUNCATE", "synchronous = FULL")
 _ROOM_GIVEN_BACK = "auto_vacuum = INCREMENTAL"
@@ -193,7 +199,11 @@ def _migrate(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    return _number(connection, "user_version")
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
 @contextmanager
@@ -232,14 +242,11 @@ def give_back(connection: sqlite3.Connection, most_pages: int) -> bool:
 
     A file of an earlier version keeps its room for later rows.
     """
-    kind, free = (
-        connection.execute(f"PRAGMA {each}").fetchone()[0]
-        for each in ("auto_vacuum", "freelist_count")
-    )
-    if kind != _INCREMENTAL or not free:
+    free = _number(connection, "freelist_count")
+    if _number(connection, "auto_vacuum") != _INCREMENTAL or not free:
         return False
     connection.execute(f"PRAGMA incremental_vacuum({most_pages})").fetchall()
-    return int(free) > most_pages
+    return free > most_pages
 
 
 def write_anew(connection: sqlite3.Connection) -> None:
@@ -248,11 +255,7 @@ def write_anew(connection: sqlite3.Connection) -> None:
     Raises:
         sqlite3.Error: another program uses it, or the disk has no room for a second one.
     """
-    pages, free = (
-        connection.execute(f"PRAGMA {each}").fetchone()[0]
-        for each in ("page_count", "freelist_count")
-    )
-    if 4 * free >= pages:
+    if 4 * _number(connection, "freelist_count") >= _number(connection, "page_count"):
         connection.execute("VACUUM")
     empty_log(connection)
 
@@ -265,8 +268,11 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 def is_damage(error: BaseException) -> bool:
     """Return whether an error means that the file is damaged or no database."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+    return _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def _code(error: BaseException) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def is_full(error: BaseException, path: Path | None = None) -> bool:
@@ -274,7 +280,7 @@ def is_full(error: BaseException, path: Path | None = None) -> bool:
 
     Where the file beside a database cannot grow, SQLite says only that writing failed: of that, the disk of `path` tells.
     """
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code(error)
     if code == sqlite3.SQLITE_IOERR and path is not None:
         with suppress(OSError):
             return shutil.disk_usage(path.parent).free < _NO_ROOM_BYTES
@@ -297,13 +303,7 @@ def may_be_whole(error: Exception) -> bool:
     """Return whether an error says of a disk, or of rights, and nothing of the file: it may be whole, and readable."""
     if isinstance(error, OSError):
         return error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in {
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-    }
+    return _code(error) in _PASSING
 
 
 def remedy(error: BaseException, path: Path, if_damaged: str) -> str:
@@ -327,8 +327,7 @@ def remedy(error: BaseException, path: Path, if_damaged: str) -> str:
 
 def is_busy(error: BaseException) -> bool:
     """Return whether an error means that another program has the file."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def shrink(path: Path, steps: Sequence[str], statement: str) -> int:

@@ -29,9 +29,8 @@ MOST_BYTES = 2 << 30
 SPARE_BYTES = 1 << 30
 """Of the disk, left to others."""
 _MAGIC = b"localspec read 1\n"
-_HEAD = struct.Struct(
-    "=32sIIQ"
-)  # checksum, tokens, bytes of what the writer says of it, bytes of the rest
+# Checksum, tokens, bytes of what the writer says of it, bytes of the rest.
+_HEAD = struct.Struct("=32sIIQ")
 _HOUR_S = 3600.0
 _OLD_S = 600.0
 """After which a file that is still being made belongs to a writer that was killed."""

@@ -98,10 +98,8 @@ class GrowingDraft:
                 if not self.chooser.admitted(prefix[:-1], (first,)):
                     return False
                 _, sure, lead, _ = self.proposed[-1]
-                prefix[-1], self.proposed[-1] = (
-                    first,
-                    (first, sure * confidence, min(lead, gap), ()),
-                )
+                prefix[-1] = first
+                self.proposed[-1] = (first, sure * confidence, min(lead, gap), ())
             spelled = tuple(others)
         return all(
             self.chooser.admitted(prefix, (token,)) and self._append(token, confidence, gap)
@@ -110,12 +108,8 @@ class GrowingDraft:
 
     def for_target(self, most_branches: int) -> Draft:
         """Return what is worth verifying of it."""
-        drafter, proposed, worth, places = (
-            self.drafter,
-            self.proposed,
-            self.worth,
-            tuple[int, ...](),
-        )
+        drafter, proposed, worth = self.drafter, self.proposed, self.worth
+        places = tuple[int, ...]()
         if worth is not None:
             others = [each for *_, each in proposed]
             places = choose_branches(worth, others, drafter.eog, most_branches, drafter.right)
