@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localspec.models.entries import HEADS, Purpose
-from localspec.models.registry import Registry, load_registry
-from localspec.plan.recommend import (
+from localspec.models.recommend import (
     ENOUGH_PER_S,
     MOST_OF_GPU,
     MOST_OF_RAM,
@@ -23,6 +22,7 @@ from localspec.plan.recommend import (
     best,
     recommend,
 )
+from localspec.models.registry import Registry, load_registry
 from localspec.session.model_lines import outlook, rounded
 
 GB = 1e9

@@ -50,6 +50,8 @@ from localspec.options import ReplyOptions
 _PROBE = "localspec-probe"  # a content that no template writes by itself
 _USER = "localspec-user"
 _UNKNOWN: tuple[bool, str | None] = (False, _PROBE)
+_CALL = ToolCall("callOne01", _PROBE, "{}")
+_DONE = Message("tool", (ToolResult("callOne01", "done"),))
 _NO_PARAMETERS = {"type": "object", "properties": {}, "required": []}
 _PARTS = re.compile(r"""['"]text['"]|\.text\b""")
 _ANCHOR = "".join(chr(ord("a") + each % 26) for each in urandom(16))
@@ -380,10 +382,9 @@ class ChatTemplate:
     def _with_thoughts(self, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if THOUGHTS_APART not in self._takes:
             self._takes[THOUGHTS_APART] = True  # while that is found out
-            calls = (TextPart(_USER), ToolCall("callOne01", _PROBE, "{}"))
-            said = [Message.user(_HELLO), Message("assistant", calls, _THOUGHT)]
-            result = Message("tool", (ToolResult("callOne01", "done"),))
-            self._takes[THOUGHTS_APART] = self.reads([*said, result], [_THOUGHT, _USER])
+            turn = Message("assistant", (TextPart(_USER), _CALL), _THOUGHT)
+            said = [Message.user(_HELLO), turn, _DONE]
+            self._takes[THOUGHTS_APART] = self.reads(said, [_THOUGHT, _USER])
         joined = not self._takes[THOUGHTS_APART]
         return [with_thoughts(each, self.source, joined=joined) for each in values]
 
@@ -395,6 +396,10 @@ class ChatTemplate:
             values = [in_parts(each) for each in values]
         return self._render({"messages": values, **variables})
 
+    def _whole(self, messages: Messages) -> str:
+        """Return the text of messages that no answer follows."""
+        return self._render_values(self._values(messages), {"add_generation_prompt": False})
+
     def _needs_words(self, messages: Messages) -> bool:
         """Return whether words beside calls would be lost, or stand behind them."""
         if self._takes.get(WORDS) or not any(
@@ -403,9 +408,8 @@ class ChatTemplate:
             return False
         if WORDS not in self._takes:
             self._takes[WORDS] = True  # while that is found out
-            turn = Message("assistant", (TextPart(_USER), ToolCall("callOne01", _PROBE, "{}")))
-            result = Message("tool", (ToolResult("callOne01", "done"),))
-            said = [Message.user(_HELLO), turn, result]
+            turn = Message("assistant", (TextPart(_USER), _CALL))
+            said = [Message.user(_HELLO), turn, _DONE]
             self._takes[WORDS] = self.reads(said, [_USER, _PROBE])
         return not self._takes[WORDS]
 
@@ -428,13 +432,8 @@ class ChatTemplate:
         """Return the pattern of what stands before the name of a turn's first call, an anchor behind it; None where words have tags of their own."""
         if not self._has_looked:
             self._has_looked = True
-            call = Message("assistant", (ToolCall("callOne01", _PROBE, "{}"),))
-            called, answered = (
-                self._render_values(
-                    self._values([Message.user(_HELLO), each]), {"add_generation_prompt": False}
-                )
-                for each in (call, Message.assistant(_USER))
-            )
+            turns = (Message("assistant", (_CALL,)), Message.assistant(_USER))
+            called, answered = (self._whole([Message.user(_HELLO), each]) for each in turns)
             before = _OPENED.sub("", commonprefix((called, answered)))  # noqa: RUF071  # of texts
             head = called[len(before) : called.find(_PROBE, len(before))]
             if not (head.strip() and answered.startswith(_USER, len(before))):
@@ -449,10 +448,7 @@ class ChatTemplate:
         """Return a prompt without the turns that only stood between others; where those are not known, they are nearly empty."""
         said = [Message.user("hello"), Message.assistant(GAP)]
         with suppress(TemplateError):
-            before, after = (
-                self._render_values(self._values(each), {"add_generation_prompt": False})
-                for each in (said[:1], said)
-            )
+            before, after = self._whole(said[:1]), self._whole(said)
             if after.startswith(before):
                 text = text.replace(after[len(before) :], "")
         return text.replace(GAP, NOTHING_SAID)

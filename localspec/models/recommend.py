@@ -211,7 +211,7 @@ def best(
 
 
 def needed_bytes(size_bytes: int) -> int:
-    """Return about what a model takes, in the usual context, of whose file only the size is known; else see `fit`."""
+    """Return about what a model takes, in the usual context, of whose file only the size is known; else see `plan.fit`."""
     return size_bytes + _BESIDE_WEIGHTS
 
 
