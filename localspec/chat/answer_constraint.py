@@ -2,7 +2,9 @@
 
 # ruff: noqa: PLC0415 - most answers are free
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -183,6 +185,45 @@ class ReplyRules:
 
     answer: Automaton[Any] | None = None
     in_thoughts: "Watch | None" = None
+
+
+class Preparation:
+    """Makes the rules of a reply in a thread, beside the passes of others, since a schema may take long, or never end.
+
+    Args:
+        make: returns them.
+    """
+
+    def __init__(self, make: Callable[[], ReplyRules]) -> None:
+        self._rules = Future[ReplyRules]()
+        # A program that ends does not wait for it.
+        run = threading.Thread(target=self._run, args=(make,), name="rules of a reply", daemon=True)
+        run.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether there are rules, or an error."""
+        return self._rules.done()
+
+    def wait(self, most_s: float) -> None:
+        """Wait until it has ended, but not for longer."""
+        wait([self._rules], most_s)
+
+    def rules(self) -> ReplyRules:
+        """Return the rules.
+
+        Raises:
+            UsageError: there are none yet, since the request was cancelled; or whatever making them has raised.
+        """
+        if not self._rules.done():
+            raise UsageError("the request was cancelled")
+        return self._rules.result()
+
+    def _run(self, make: Callable[[], ReplyRules]) -> None:
+        try:
+            self._rules.set_result(make())
+        except Exception as error:  # whatever it is, the request gets it
+            self._rules.set_exception(error)
 
 
 def reply_rules(

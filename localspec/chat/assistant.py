@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from localspec.chat.answer_constraint import Preparation, reply_rules
 from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
 from localspec.chat.job import Job
 from localspec.chat.loaded_models import LoadedModels
@@ -31,7 +32,6 @@ from localspec.storage.read_store import common_beginning
 
 if TYPE_CHECKING:
     from localspec.chat.calling import CallDialect, Calling
-    from localspec.chat.preparation import Preparation
     from localspec.toolbox.toolbox import Toolbox
 
 
@@ -414,14 +414,11 @@ class Assistant:
 
     def _preparation(
         self, request: Request, conversation: Conversation | None
-    ) -> "Preparation | None":
+    ) -> Preparation | None:
         """Return what compiles the rules of a reply; None where it is free, or where an error comes later."""
         tools = request.tools if conversation is None else conversation.tools
         if not tools and request.options.answer_grammar is None:
             return None
-        from localspec.chat.answer_constraint import reply_rules
-        from localspec.chat.preparation import Preparation
-
         calling, thinks = None, False
         if tools and request.raw is None and request.infill is None:
             try:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.chat.answer_constraint import answer_constraint
+from localspec.chat.answer_constraint import Preparation, answer_constraint
 from localspec.chat.events import Delta, Echo, Event, Reply, RoundDone, Text, TokenLogprob
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply_text import InfillStop, ReplyText, StopStrings, ThinkingFilter
@@ -43,7 +43,6 @@ from localspec.options import ReplyOptions, SamplingParams
 if TYPE_CHECKING:
     from localspec.chat.calling import Calling
     from localspec.chat.gated import GatedReply
-    from localspec.chat.preparation import Preparation
     from localspec.chat.template import ChatTemplate
 
 _SEED_BITS = 32  # short enough to be copied by hand
@@ -84,7 +83,7 @@ class Job:
     cached: int = 0
     observers: list[Callable[[Event], None]] = field(default_factory=list)
     gate: "GatedReply | None" = None
-    preparation: "Preparation | None" = None
+    preparation: Preparation | None = None
     is_shared: bool = False
     proposals: Proposals | None = None
     emit: Callable[[Event], None] = lambda _event: None

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -528,12 +529,9 @@ class _Loading:
         Each has one row of its own, and snapshots, if they are needed, for the longest draft.
         """
         few = replace(options, n_ctx=256, max_rows=min(2, options.max_rows))
-        context = LlamaContext(model, self.cancel, few)
-        try:
+        with closing(LlamaContext(model, self.cancel, few)) as context:
             rows = 1 if context.native.can_truncate else options.snapshots + 1
             return context.native.most_removed, replace(options, max_rows=rows)
-        finally:
-            context.close()
 
     def _heads(
         self,

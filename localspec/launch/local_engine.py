@@ -4,6 +4,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
@@ -177,8 +178,8 @@ def prompt_length(plan: LoadPlan, request: Request) -> int:
     from localspec.chat.token_prefix import KnownConversations
     from localspec.chat.tokenizer import raw_tokens
 
-    model = LlamaModel(plan.target, plan.options, bare=True, **plan.told(plan.target))
-    try:
+    told = plan.told(plan.target)
+    with closing(LlamaModel(plan.target, plan.options, bare=True, **told)) as model:
         vocabulary = model.vocabulary
         if isinstance(request.raw, str):
             return len(raw_tokens(request.raw, vocabulary))
@@ -195,5 +196,3 @@ def prompt_length(plan: LoadPlan, request: Request) -> int:
             return [vocabulary.placeholder] * media_tokens(part, plan.encoder.most_tokens)
 
         return len(conversation.prompt_tokens(template.asked(asked), vocabulary, media))
-    finally:
-        model.close()

@@ -6,6 +6,7 @@ Knows no cache, no drafter and no policy: a model in, seconds out.
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -220,7 +221,7 @@ def measure_pass_costs(
         end = depth + width
         context.logits(tokens[:end], rows=width if schedule.every_row else 1)
 
-    try:
+    with closing(context):
         # The first pass wakes threads and touches every weight; its tokens stay before the others.
         context.logits(tokens[:_WARM_UP], rows=1)
         fitting = tuple(width for width in schedule.widths if width <= widest)
@@ -229,5 +230,3 @@ def measure_pass_costs(
         tries = any(device.backend == REMOTE for device in placed_on(options))
         measured = sample(run_pass, schedule, time.perf_counter, on_progress, tries=tries)
         return replace(measured, gave_way=context.native.gave_way)
-    finally:
-        context.close()

@@ -7,15 +7,16 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
 from localspec.decoding.model import Logits
 from localspec.errors import ModelChanged, PassFailed
+from localspec.llama.backend import build
 from localspec.llama.cells import Cells, Layout, UnknownFormError, cells_of, joined, tail_of_state
-from localspec.llama.identity import belongs_to
+from localspec.llama.devices import placed_on
 from localspec.llama.sequence import LlamaSequence
 from localspec.resources import free_ram_bytes
 from localspec.storage.read_store import (
@@ -121,7 +122,7 @@ class KeptReads:
     ) -> None:
         first = sequences[0]
         self._size = first.model.options.chunk(on_gpu=first.model.on_gpu)
-        about = {**belongs_to(first, identity, reads_plain=reads_plain), "exact": exact}
+        about = {**_belongs_to(first, identity, reads_plain=reads_plain), "exact": exact}
         self._shelf = Shelf(directory, json.dumps(about, sort_keys=True), self._size)
         self._directory, self._sequences = directory, sequences
         self._check, self._eog, self._exact = check, frozenset(eog), exact
@@ -461,3 +462,27 @@ class _Text:
     cells: Cells
     is_whole: bool
     rows: Sequence[tuple[str, bytes]]
+
+
+def _belongs_to(
+    context: LlamaSequence, identity: str, *, reads_plain: bool = False
+) -> dict[str, Any]:
+    """Return by names what has to be the same for what a context has evaluated to mean, and to round, the same elsewhere.
+
+    Args:
+        context: of the model as it is loaded.
+        identity: what the model is, such as the sha256 of its file.
+        reads_plain: whether a plain copy of it reads prompts.
+    """
+    options, on_gpu, made_by = context.model.options, context.model.on_gpu, build()
+    placed = [options.split, options.tensor_split, options.cpu_moe, options.kv_offload]
+    kernels = [options.repack, options.gpu_layers, list(options.devices), *["plain"] * reads_plain]
+    return {
+        "model": identity,
+        "llama.cpp": [made_by.version, *made_by.backends, *made_by.features],
+        "cache type": options.kv_type,
+        "attention": options.attention(on_gpu=on_gpu),
+        "kernels": kernels,
+        "chunk size": options.chunk(on_gpu=on_gpu),
+        "placed": [device.identity for device in placed_on(options)] + placed if on_gpu else [],
+    }

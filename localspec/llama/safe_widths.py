@@ -10,6 +10,7 @@ import math
 import mmap
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol
@@ -108,16 +109,13 @@ def safe_widths(
     """
     n_ctx = min(max(depths) + WIDEST + FIXED_WIDTH + 1, model.n_ctx_train)
     options = replace(options, n_ctx=n_ctx, max_rows=WIDEST)
-    context = LlamaContext(model, cancel, options)
-    try:
+    with closing(LlamaContext(model, cancel, options)) as context:
         if context.native.most_removed == 0:
             return SafeWidths((1,), {})
         depths = [d for d in depths if d + WIDEST + FIXED_WIDTH < n_ctx]
         on_tokens = _Comparison(model, options, cancel, depths, _tokens(model, n_ctx, depths))
         if not context.native.can_truncate:
             return on_tokens.of_snapshots(context, _Work(on_progress))
-    finally:
-        context.close()
     work = _Work(on_progress, on_tokens.most_padded())
     found = on_tokens.of_widths(0, WIDEST, work)
     if 2 not in found.widths:
@@ -167,13 +165,10 @@ class _Comparison:
     def of_widths(self, least: int, widest: int, counted: "_Counted") -> SafeWidths:
         """Compare passes up to a width, all of them padded to `least` tokens; 0 pads none."""
         on_gpu, made_of = self.model.on_gpu, (self.model, self.cancel, self.options)
-        context = LlamaContext(*made_of) if on_gpu else TracedContext(*made_of)
-        try:
+        with closing(LlamaContext(*made_of) if on_gpu else TracedContext(*made_of)) as context:
             context.native.fix_width(least)
             rows = _WithHidden(context) if isinstance(context, LlamaContext) else context
             return _compared(rows, self.tokens, self._depths(least), counted, widest)
-        finally:
-            context.close()
 
     def _depths(self, least: int) -> list[int]:
         """Return the depths at which passes are compared that are padded to so many tokens."""
@@ -205,8 +200,7 @@ class _Comparison:
 
     def price(self, width: int) -> float:
         """Return how many times as long as a pass of one token one of so many takes."""
-        context = LlamaContext(self.model, self.cancel, self.options)
-        try:
+        with closing(LlamaContext(self.model, self.cancel, self.options)) as context:
             start = min([*self.depths, context.n_ctx // 2])
             fastest = dict.fromkeys((1, width), math.inf)
             for _ in range(_TIMED):
@@ -217,19 +211,15 @@ class _Comparison:
                     context.logits(self.tokens[: start + each], rows=each)
                     fastest[each] = min(fastest[each], time.perf_counter() - before)
             return fastest[width] / fastest[1]
-        finally:
-            context.close()
 
     def of_snapshots(self, context: LlamaContext, counted: "_Counted") -> SafeWidths:
         """Compare passes of a recurrent model, which go back to snapshots."""
-        alone = LlamaContext(self.model, self.cancel, replace(self.options, max_rows=1))
-        try:
+        options = replace(self.options, max_rows=1)
+        with closing(LlamaContext(self.model, self.cancel, options)) as alone:
             widest = min(WIDEST, context.native.most_removed + 1)
             rewound = Rewound(context, alone)
             rewound.hidden = True
             return _compared(rewound, self.tokens, self.depths, counted, widest)
-        finally:
-            alone.close()
 
 
 _Counted = Callable[[int, int, bool | None], None]

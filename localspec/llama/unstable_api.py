@@ -17,16 +17,13 @@ Rows = NDArray[np.float32]
 """Rows of floats, one for each token of a pass, in its order."""
 
 _CONTEXT, _FLOATS, _BOOL = ctypes.c_void_p, ctypes.POINTER(ctypes.c_float), ctypes.c_bool
+_LAYER = ctypes.c_uint32
 # By name: what the Itanium ABI makes of the parameters, the result, the parameters.
 _FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "llama_set_embeddings_nextn": ("P13llama_contextbb", None, (_CONTEXT, _BOOL, _BOOL)),
     "llama_get_embeddings_nextn": ("P13llama_context", _FLOATS, (_CONTEXT,)),
-    "llama_set_embeddings_layer_inp": (
-        "P13llama_contextjb",
-        None,
-        (_CONTEXT, ctypes.c_uint32, _BOOL),
-    ),
-    "llama_get_embeddings_layer_inp": ("P13llama_contextj", _FLOATS, (_CONTEXT, ctypes.c_uint32)),
+    "llama_set_embeddings_layer_inp": ("P13llama_contextjb", None, (_CONTEXT, _LAYER, _BOOL)),
+    "llama_get_embeddings_layer_inp": ("P13llama_contextj", _FLOATS, (_CONTEXT, _LAYER)),
     "llama_set_nextn_layer_offset": ("P13llama_contexti", None, (_CONTEXT, ctypes.c_int32)),
 }
 
