@@ -422,11 +422,7 @@ class Assistant:
         calling, thinks = None, False
         if tools and request.raw is None and request.infill is None:
             try:
-                messages, rules = request.messages, request.call_policy
-                talk = conversation or Conversation(
-                    messages=messages, tools=tools, call_policy=rules
-                )
-                calling = self._calling(talk)
+                calling = self._calling(conversation or Conversation.of(request))
                 thinks = bool(thinking_tags(self.template.source))
             except LocalspecError:
                 return None

@@ -210,7 +210,7 @@ def _takes_results(reader: TemplateReader) -> bool:
 
 def _takes_lone_results(reader: TemplateReader) -> bool:
     lone, more = Message("tool", (ToolResult("x", _ONE),)), Message.user(_TWO)
-    before = ([], [_QUESTION], [_QUESTION, Message.assistant("Yes.")])
+    before: list[Messages] = [[], [_QUESTION], [_QUESTION, Message.assistant("Yes.")]]
     return all(reader.reads([*each, lone, more], [_ONE, _TWO]) for each in before)
 
 

@@ -130,6 +130,12 @@ class Conversation:
         self.tools = tuple(tools)
         self.call_policy = call_policy or CallPolicy()
 
+    @classmethod
+    def of(cls, request: Request, remembered: tuple[Segment, ...] = ()) -> "Conversation":
+        """Return the conversation of a request."""
+        tools, rules = request.tools, request.call_policy
+        return cls(None, request.messages, remembered, tools=tools, call_policy=rules)
+
     @property
     def offered(self) -> tuple[Tool, ...]:
         """The functions that the model is offered."""
@@ -304,12 +310,7 @@ class KnownConversations:
         if longest := max(beginnings, default=0):  # of equal ones the last that was said
             at = len(beginnings) - 1 - beginnings[::-1].index(longest)
             remembered = known[at].segments
-        return Conversation(
-            messages=request.messages,
-            remembered=remembered,
-            tools=request.tools,
-            call_policy=request.call_policy,
-        )
+        return Conversation.of(request, remembered)
 
     def remember(self, conversation: Conversation, owner: str = "") -> None:
         """Keep the ids of what was said for someone, in place of those of an earlier state of it."""

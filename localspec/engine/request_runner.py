@@ -11,7 +11,6 @@ from typing import Protocol
 
 import msgspec
 
-from localspec.calls import Tool
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Event, Finished, RequestFailed, RoundDone
 from localspec.chat.request import Request
@@ -42,7 +41,6 @@ from localspec.engine.protocol import (
 )
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Held, Message, checked_text
-from localspec.options import ReplyOptions
 
 
 class Loaded(Protocol):
@@ -195,11 +193,8 @@ class RequestRunner:
         elif request.infill is None:
             _require_question(request.messages)
             if request.drop_oldest:
-                length = partial(
-                    self._length, tools=request.tools, options=request.options, owner=request.owner
-                )
                 n_ctx = self._assistant.models.target.n_ctx
-                request, dropped = shortened(request, n_ctx, length)
+                request, dropped = shortened(request, n_ctx, partial(self._length, request))
         self._under_way[request.id] = _Running(request, dropped)
         draft = request.draft
         policy = None if draft is None else partial(self._loaded.policy, draft)
@@ -243,8 +238,7 @@ class RequestRunner:
         models = self._assistant.models
         if isinstance(question, Count):
             _require_question(question.messages)
-            how = question.tools, question.options, question.owner
-            tokens = self._length(question.messages, *how)
+            tokens = self._length(question, question.messages)
             return Counted(question.id, tokens, models.target.n_ctx)
         if isinstance(question, Tokenize):
             special = question.add_special
@@ -281,16 +275,11 @@ class RequestRunner:
         self._assistant.widths.clear()
         self._chance = chance_of_acceptance(by_draft_model(job.rounds)) or self._chance
 
-    def _length(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool] = (),
-        options: ReplyOptions | None = None,
-        owner: str = "",
-    ) -> int:
-        request = Request(0, tuple(messages), tools=tuple(tools), owner=owner)
+    def _length(self, asked: Request | Count, messages: Sequence[Message]) -> int:
+        """Return how many tokens these messages have, asked so."""
+        request = Request(0, tuple(messages), tools=asked.tools, owner=asked.owner)
         conversation = self._assistant.known.conversation(request)
-        return len(self._assistant.prompt_tokens(conversation, options, owner))
+        return len(self._assistant.prompt_tokens(conversation, asked.options, asked.owner))
 
 
 def failure(number: int | None, error: Exception) -> Failed:
