@@ -282,6 +282,7 @@ class Job:
             count = predicted(prompt, self._prediction, text.tokens)
             prediction = len(self._prediction), count
         gain = None if self.is_shared else self._gains.gain(generation.prefill_s)
+        why = "others shared its passes" if self.is_shared else "too few rounds without a draft"
         reply = Reply(
             text=text.answer,
             thinking=text.thoughts,
@@ -298,16 +299,12 @@ class Job:
             drafter=generation.policy.name,
             acceptance=self._acceptance,
             gain=gain,
-            no_gain=self._why_no_gain if self._acceptance.drafted and gain is None else "",
+            no_gain=why if self._acceptance.drafted and gain is None else "",
             calls=tuple(text.calls),
             note=self._note,
             prediction=prediction,
         )
         return reply.noted()
-
-    @property
-    def _why_no_gain(self) -> str:
-        return "others shared its passes" if self.is_shared else "too few rounds without a draft"
 
     @property
     def _is_gated(self) -> bool:

@@ -28,7 +28,8 @@ def _module() -> ModuleType:
         return import_module(f"{_PACKAGE}.{_PACKAGE}")
     folder = chosen()
     other = None if folder is None else PathFinder.find_spec(_PACKAGE, [str(folder)])
-    if other is None or not _same_version(other, own):
+    # What packages say of themselves is little more than their version: its structs are an ABI.
+    if other is None or _file(other).read_bytes() != _file(own).read_bytes():
         return _imported(own)
     try:
         return _imported(other)
@@ -74,11 +75,6 @@ def mtmd() -> Any:
         del sys.modules[_PACKAGE]
         if before is not None:
             sys.modules[_PACKAGE] = before
-
-
-def _same_version(one: ModuleSpec, other: ModuleSpec) -> bool:
-    """Compare what the packages say of themselves, which is little more than their version: its structs are an ABI."""
-    return _file(one).read_bytes() == _file(other).read_bytes()
 
 
 def _file(spec: ModuleSpec) -> Path:

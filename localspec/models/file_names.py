@@ -102,11 +102,7 @@ def models_in(names: Iterable[str]) -> list[str]:
 def without_heads(models: Iterable[str]) -> list[str]:
     """Return files without those that are called heads, or a draft, beside others that are not."""
     models = list(models)
-    return [each for each in models if not _is_called_heads(each)] or models
-
-
-def _is_called_heads(path: str) -> bool:
-    return not _HEADS.isdisjoint(_WORD.findall(path.lower()))
+    return [e for e in models if _HEADS.isdisjoint(_WORD.findall(e.lower()))] or models
 
 
 def _first(shards: Mapping[tuple[int, int], ModelEntry]) -> ModelEntry:

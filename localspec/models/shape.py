@@ -119,7 +119,7 @@ def _shape(header: GgufHeader) -> ModelShape | None:
     tensors = _by_layer(header.tensors, n_layers) if 0 < n_layers <= _MOST_LAYERS else None
     if tensors is None:
         return None
-    n_heads = keys.most_heads(n_layers)
+    n_heads = max(keys.per_layer("attention.head_count", n_layers))
     head_width = n_embd // max(n_heads, 1)
     outside = [t for t in header.tensors if not _LAYER.match(t.name)]
     output_bytes = _total(t for t in outside if t.name.startswith("output"))
@@ -290,10 +290,6 @@ class _Keys:
             return [_whole(value)] * n_layers
         numbers = [_whole(item) for item in value[:n_layers].tolist()]
         return numbers + [0] * (n_layers - len(numbers))
-
-    def most_heads(self, n_layers: int) -> int:
-        """Return the most query heads of a layer."""
-        return max(self.per_layer("attention.head_count", n_layers))
 
     def state_bytes(self) -> int:
         """Return the 32-bit state of a recurrent layer: past inputs of its convolution, and more."""

@@ -149,15 +149,9 @@ class LoadPlan:
         plan = replace(self, pair=pair)
         if fit is None:
             return plan
-        options, draft_options = plan.options, plan.draft_options
-        if fit.shrunk:
-            options = replace(options, n_ctx=fit.n_ctx)
-        if options.gpu_layers is None and fit.gpus:
-            options = replace(options, gpu_layers=fit.target_layers)
-        if draft_options is not None and fit.shrunk:
-            draft_options = replace(draft_options, n_ctx=fit.n_ctx)
-        if draft_options is not None and draft_options.gpu_layers is None and fit.gpus:
-            draft_options = replace(draft_options, gpu_layers=fit.draft_layers or 0)
+        options, draft_options = fit.options(plan.options, fit.target_layers), plan.draft_options
+        if draft_options is not None:
+            draft_options = fit.options(draft_options, fit.draft_layers or 0)
         notes = (*plan.notes, *fit.given_up)
         plan = replace(
             plan, options=options, draft_options=draft_options, notes=notes, uses=fit.uses
