@@ -275,7 +275,7 @@ def walked(rule: Any, words: Iterable[str], random: Random) -> tuple[Any, str]:
 def test_what_is_read_as_a_call_was_bound(source: str, thoughts: bool, seed: int) -> None:
     form, random, offer = form_of(source), Random(seed), CallPolicy().offer(["area", "now"], [])
     find = LONGER.in_thoughts if thoughts else LONGER.of_answers
-    rule = find(form, (AREA, NOW), offer, {})
+    rule = find(OfferedCalls(form, (AREA, NOW), offer))
     call = BARE[source][0] if source != HERMES else hermes("area", of="Peru")
     wanted = [
         form.begin,
