@@ -29,16 +29,14 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Detokenize,
-    Downloading,
     Embed,
     Failed,
     FrameError,
     Hello,
     Load,
     LoadCancelled,
-    Loading,
-    Measuring,
     Notice,
+    Progress,
     Propose,
     Question,
     Tokenize,
@@ -55,19 +53,17 @@ _LAST_NOTICES_S = 2.0
 class Factory(Protocol):
     """Loads what a client wants; raises the errors of `localspec.launch`."""
 
-    def fetch(self, load: Load, send: Callable[[Downloading], None]) -> None:
+    def fetch(self, load: Load, send: Callable[[Progress], None]) -> None:
         """Obtain the files and check that they fit each other. A KeyboardInterrupt may end it anywhere."""
-        ...
 
     def load(
-        self, load: Load, cancel: CancelFlag, send: Callable[[Loading | Measuring], None]
+        self, load: Load, cancel: CancelFlag, send: Callable[[Progress], None]
     ) -> Loaded | LoadedEmbedder:
         """Load them into the memory that is free now.
 
         Raises:
             Cancelled: `cancel` was set.
         """
-        ...
 
 
 def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: None) -> NoReturn:

@@ -30,23 +30,18 @@ class Embeds(Protocol):
 
     def tokens(self, text: str | Sequence[int], *, cut: bool = False) -> list[int]:
         """Return the tokens of a text; raises LocalspecError where there is no vector of it."""
-        ...
 
     def pair_tokens(self, query: str, text: str, *, cut: bool = False) -> list[int]:
         """Return the tokens of a question and what may answer it; raises LocalspecError where there is no score."""
-        ...
 
     def passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Yield which texts go into a pass, by their lengths in tokens."""
-        ...
 
     def pooled(self, texts: Sequence[Sequence[int]]) -> Rows:
         """Return a row of each text of a pass; raises Cancelled where the flag was set, and LocalspecError."""
-        ...
 
     def close(self) -> None:
         """Free the model."""
-        ...
 
 
 @dataclass(slots=True, eq=False)

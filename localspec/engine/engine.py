@@ -248,11 +248,9 @@ class Signals(Protocol):
 
     def planning(self) -> AbstractContextManager[object]:
         """Let it end by an exception while this lasts."""
-        ...
 
     def running(self, stop: Callable[[], None]) -> AbstractContextManager[object]:
         """Let it call `stop`, from another thread, while this lasts."""
-        ...
 
 
 class NoSignals:

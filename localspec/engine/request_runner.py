@@ -49,21 +49,17 @@ class Loaded(Protocol):
     @property
     def assistant(self) -> Assistant:
         """What answers."""
-        ...
 
     @property
     def costs(self) -> PairCosts | None:
         """What passes take, where that was measured."""
-        ...
 
     @property
     def held(self) -> Held:
         """The memory that they hold."""
-        ...
 
     def policy(self, mode: str, slot: int) -> Policy:
         """Return what drafts by a mode, as `--draft` has it, for a sequence; raises UsageError where nothing can."""
-        ...
 
 
 def ready_of(loaded: Loaded) -> Ready:
