@@ -6,14 +6,11 @@ multi-token prediction (`LLM_GRAPH_TYPE_DECODER_MTP`), and what they assert.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from localspec.decoding.draft_block import DraftBlock
-
-if TYPE_CHECKING:
-    from localspec.models.gguf import GgufHeader
+from localspec.models.gguf import GgufHeader
 
 
 def _names(text: str) -> frozenset[str]:
@@ -99,7 +96,7 @@ class Heads:
         return not (self.layers or self.shares_cache)
 
 
-def why_no_target(header: "GgufHeader") -> str | None:
+def why_no_target(header: GgufHeader) -> str | None:
     """Return why a file is no model that can answer, in words that follow its name; None if nothing speaks against it."""
     if _number(header, "pooling_type"):
         return (
@@ -113,7 +110,7 @@ def why_no_target(header: "GgufHeader") -> str | None:
     return f"holds {held}, which draft for another model: give that model as the target, and this file as --draft-model"
 
 
-def is_heads_alone(header: "GgufHeader") -> bool:
+def is_heads_alone(header: GgufHeader) -> bool:
     """Return whether a file holds heads of another model: of an architecture of their own, or MTP layers without the others."""
     if header.architecture in _WITH_A_TARGET:
         return True
@@ -121,14 +118,14 @@ def is_heads_alone(header: "GgufHeader") -> bool:
     return bool(mtp_layers(header) and names) and not any(n.startswith("blk.0.") for n in names)
 
 
-def why_no_drafts(header: "GgufHeader") -> str | None:
+def why_no_drafts(header: GgufHeader) -> str | None:
     """Return why no draft can be verified by a target, in words that follow its name; None if nothing speaks against it."""
     if header.architecture not in _WITHOUT_SNAPSHOTS:
         return None
     return f"keeps a recurrent state, which llama.cpp cannot roll back for {header.architecture}"
 
 
-def why_no_draft_model(target: "GgufHeader", draft: "GgufHeader") -> str | None:
+def why_no_draft_model(target: GgufHeader, draft: GgufHeader) -> str | None:
     """Return why a file cannot draft for a target, whatever its tokenizer; None if nothing speaks against it."""
     architecture = draft.architecture or ""
     held = _WITH_A_TARGET.get(architecture)
@@ -146,14 +143,14 @@ def why_no_draft_model(target: "GgufHeader", draft: "GgufHeader") -> str | None:
     return _why_not_followed(target, draft, held) or why_no_drafts(target)
 
 
-def why_no_layer_inputs(header: "GgufHeader") -> str | None:
+def why_no_layer_inputs(header: GgufHeader) -> str | None:
     """Return why no EAGLE-3 head can follow a target, in words that follow its name; None if nothing speaks against it."""
     if header.architecture not in _WITH_LAYER_INPUTS:
         return f"is {header.architecture}, in which llama.cpp has no hooks for a head: choose a model of {', '.join(sorted(_WITH_LAYER_INPUTS))}"
     return why_no_drafts(header)
 
 
-def why_no_mtp(header: "GgufHeader", *, exact: bool = False) -> str | None:
+def why_no_mtp(header: GgufHeader, *, exact: bool = False) -> str | None:
     """Return why a target has no MTP layer to draft with, in words that follow its name; None if it has one.
 
     Args:
@@ -178,7 +175,7 @@ def why_no_mtp(header: "GgufHeader", *, exact: bool = False) -> str | None:
     return why_no_drafts(header)
 
 
-def heads_in(draft: "GgufHeader") -> Heads | None:
+def heads_in(draft: GgufHeader) -> Heads | None:
     """Return the heads that a file of its own holds; None if it is a model, or holds none of which the header says enough."""
     architecture = draft.architecture
     if architecture == _ASSISTANT:
@@ -192,7 +189,7 @@ def heads_in(draft: "GgufHeader") -> Heads | None:
     return Heads(tuple(_values(draft, "target_layers")), accepted=measured)
 
 
-def _block(draft: "GgufHeader") -> DraftBlock:
+def _block(draft: GgufHeader) -> DraftBlock:
     """Return what a pass of a DFlash draft gives: with a Markov head (DSpark), it begins with the latest token's own row."""
     values, names = draft.metadata, {tensor.name for tensor in draft.tensors}
     markov = "markov_w1.weight" in names
@@ -206,12 +203,12 @@ def _block(draft: "GgufHeader") -> DraftBlock:
     )
 
 
-def mtp_layers(header: "GgufHeader") -> int:
+def mtp_layers(header: GgufHeader) -> int:
     """Return how many layers of multi-token prediction a header promises; they are its last ones."""
     return _number(header, "nextn_predict_layers")
 
 
-def corrections(header: "GgufHeader") -> dict[str, int]:
+def corrections(header: GgufHeader) -> dict[str, int]:
     """Return what a header should say instead, by keys, where llama.cpp refuses it for MTP layers that the file lacks."""
     count, blocks = mtp_layers(header), _number(header, "block_count")
     if count == 0 or header.architecture not in _REFUSED_WITHOUT:
@@ -225,7 +222,7 @@ def corrections(header: "GgufHeader") -> dict[str, int]:
 
 
 def heads_of(
-    target: "GgufHeader", file: "GgufHeader | None" = None, *, exact: bool = False
+    target: GgufHeader, file: GgufHeader | None = None, *, exact: bool = False
 ) -> Heads | None:
     """Return the heads of a target: those that a file holds, else its own MTP layers; None if there are none to draft with.
 
@@ -241,7 +238,7 @@ def heads_of(
     return Heads(count=mtp_layers(target), of_outputs=target.architecture in _OF_OUTPUTS)
 
 
-def how_it_drafts(header: "GgufHeader") -> str | None:
+def how_it_drafts(header: GgufHeader) -> str | None:
     """Return what is special about drafting with a file, in a few words; None if nothing is."""
     if (held := _WITH_A_TARGET.get(header.architecture or "")) is not None:
         return f"{held} for a target of width {_target_width(header)}: give the file as --draft-model, with --draft heads"
@@ -258,7 +255,7 @@ def how_it_drafts(header: "GgufHeader") -> str | None:
     return "; ".join(dict.fromkeys(filter(None, parts))) or None
 
 
-def _why_not_followed(target: "GgufHeader", draft: "GgufHeader", held: str) -> str | None:
+def _why_not_followed(target: GgufHeader, draft: GgufHeader, held: str) -> str | None:
     """Return why heads cannot take the inputs of a target's layers, or llama.cpp would end the process on them."""
     layers = _values(draft, "target_layers")
     n_layers = _number(target, "block_count") - _number(target, "nextn_predict_layers")
@@ -275,11 +272,11 @@ def _why_not_followed(target: "GgufHeader", draft: "GgufHeader", held: str) -> s
     return None
 
 
-def _is_eagle3(draft: "GgufHeader") -> bool:
+def _is_eagle3(draft: GgufHeader) -> bool:
     return len(_values(draft, "target_layers")) == 3 and _number(draft, "block_count") == 1
 
 
-def _is_block(draft: "GgufHeader") -> bool:
+def _is_block(draft: GgufHeader) -> bool:
     """Return whether llama.cpp takes a DFlash draft, and it was tried; DSpark for DeepSeek 4 was not."""
     windows = _values(draft, "attention.sliding_window_pattern")
     return (
@@ -291,7 +288,7 @@ def _is_block(draft: "GgufHeader") -> bool:
     )
 
 
-def _fits_cache(target: "GgufHeader", draft: "GgufHeader") -> bool:
+def _fits_cache(target: GgufHeader, draft: GgufHeader) -> bool:
     """Return whether an assistant can look into a target's cache: at its last two layers, one of a window and one of all."""
     n_layers, windows = _number(draft, "block_count"), "attention.sliding_window_pattern"
     pairs = [
@@ -306,7 +303,7 @@ def _fits_cache(target: "GgufHeader", draft: "GgufHeader") -> bool:
     )
 
 
-def _target_width(draft: "GgufHeader") -> int:
+def _target_width(draft: GgufHeader) -> int:
     """Return the width of a target that heads in a file of their own are for."""
     name = {_EAGLE3: "target_hidden_size", _ASSISTANT: "embedding_length_out"}
     return _number(draft, name.get(draft.architecture or "", "embedding_length"))
@@ -316,7 +313,7 @@ def _form(held: str) -> str:
     return f"it holds {held} of a form that llama.cpp or localspec cannot use"
 
 
-def _values(header: "GgufHeader", key: str) -> list[int]:
+def _values(header: GgufHeader, key: str) -> list[int]:
     """Return the whole numbers of a key: one, or one for each layer."""
     value = header.metadata.get(f"{header.architecture}.{key}")
     return (
@@ -324,5 +321,5 @@ def _values(header: "GgufHeader", key: str) -> list[int]:
     )
 
 
-def _number(header: "GgufHeader", key: str) -> int:
+def _number(header: GgufHeader, key: str) -> int:
     return header.number(f"{header.architecture}.{key}") or 0

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from localspec.calibration.calibrated import Measurements
 from localspec.errors import LocalspecError, ModelFileError, PairMismatch
@@ -32,10 +34,6 @@ from localspec.plan.load_plan import EncoderFile
 from localspec.plan.payoff import NamedModel, Note, could_pay, not_taken
 from localspec.resources import free_ram_bytes
 from localspec.storage.paths import data_dir, shown
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def free_memory() -> FreeMemory:
@@ -98,7 +96,7 @@ class FileFacts:
     shape: ModelShape | None
     n_ctx_train: int | None
     corrections: Mapping[str, int]
-    normal: "NDArray[np.bool_] | None" = field(default=None, compare=False)
+    normal: NDArray[np.bool_] | None = field(default=None, compare=False)
 
     @classmethod
     def of(

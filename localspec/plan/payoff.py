@@ -5,7 +5,6 @@ Pure: what was measured comes in; why a draft model stays out comes out. Whether
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from localspec.calibration.calibrated import Measurements
 from localspec.decoding.costs import (
@@ -21,10 +20,8 @@ from localspec.decoding.policy import LONGEST_DRAFT
 from localspec.models.entries import ModelEntry
 from localspec.options import LoadOptions
 from localspec.plan.fit import FreeMemory
+from localspec.plan.load_plan import LoadPlan
 from localspec.storage.files import size_text
-
-if TYPE_CHECKING:
-    from localspec.plan.load_plan import LoadPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,7 @@ def not_taken(
     return Note(faster, f"draft model of {pair}") if pays else Note()
 
 
-def never_pays(plan: "LoadPlan", costs: Measurements) -> PairCosts | None:
+def never_pays(plan: LoadPlan, costs: Measurements) -> PairCosts | None:
     """Return what the pair costs where only `auto` wants the draft model or the heads, and they never pay.
 
     Where that is not sure, they are loaded, and measured with the target.
@@ -154,7 +151,7 @@ def never_pays(plan: "LoadPlan", costs: Measurements) -> PairCosts | None:
     return None if draft_model_could_win(pair, plan.longest_draft, plan.parallel, by) else pair
 
 
-def is_idle(plan: "LoadPlan", costs: PairCosts | None, parallel: int) -> bool:
+def is_idle(plan: LoadPlan, costs: PairCosts | None, parallel: int) -> bool:
     """Say whether only `auto` wants the draft model or the heads, and by what was measured they never pay beside so many."""
     return not plan.needs_passes and not (
         costs is not None and draft_model_could_win(costs, plan.longest_draft, parallel)
