@@ -83,16 +83,9 @@ def hold(file: Path) -> int | None:
 
 def is_held(file: Path) -> bool:
     """Return whether a process holds a file with `hold`."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
+    with suppress(OSError), file.open("rb") as stream:  # it is gone, or is where there are no locks
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
     return False
