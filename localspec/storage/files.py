@@ -23,12 +23,15 @@ def private_directory(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)  # raises where it is a file
 
 
-def write_atomic(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Replace a file; a reader meanwhile, or after a crash, has the old one or the new one, whole.
+def write_atomic(
+    path: Path, content: bytes | Iterable[bytes | bytearray | memoryview], *, lasting: bool = True
+) -> None:
+    """Replace a file, which its owner alone may read; a reader meanwhile, or after a crash, has the old one or the new one, whole.
 
     Args:
         path: the file.
         content: all of it, or its parts.
+        lasting: wait until the disk has it; without that, a crash of the system may leave it damaged.
 
     Raises:
         OSError: the disk does not take it; the old file stays.
@@ -37,8 +40,9 @@ def write_atomic(path: Path, content: bytes | Iterable[bytes]) -> None:
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.writelines([content] if isinstance(content, bytes) else content)
-            stream.flush()
-            os.fsync(stream.fileno())
+            if lasting:
+                stream.flush()
+                os.fsync(stream.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

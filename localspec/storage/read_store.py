@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkstemp
 
 from localspec.storage.files import free_bytes, private_directory, write_atomic
 from localspec.storage.locks import locked
@@ -186,14 +185,8 @@ class Shelf:
         checksum = hashlib.sha256(_HEAD.pack(b"", *sizes))
         for each in (ids, about, *parts):
             checksum.update(each)
-        descriptor, temporary = mkstemp(dir=self._path, prefix=".")  # 0600
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines([_MAGIC, _HEAD.pack(checksum.digest(), *sizes), ids, about, *parts])
-            os.replace(temporary, self._path / name)  # noqa: PTH105 - of a text
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        head = _HEAD.pack(checksum.digest(), *sizes)  # which tells what a crash has damaged
+        write_atomic(self._path / name, [_MAGIC, head, ids, about, *parts], lasting=False)
 
     def remove(self, *names: str) -> None:
         """Remove files, if they are there."""
