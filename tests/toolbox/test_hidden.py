@@ -10,10 +10,7 @@ from localspec.toolbox.hidden import hidden_paths
 from tests.toolbox.test_command import confined, run
 
 pytestmark = pytest.mark.process
-LISTS = {
-    name: getattr(hidden, f"_{name}")
-    for name in ("LOGINS", "CLOUDS", "PACKAGES", "AGENTS", "DATABASES", "SAID")
-}
+LISTS = hidden._LISTS["home"]
 UNNAMED = (
     ".newtool/credentials", ".newtool/credentials.json", ".newtool/auth.toml", ".config/other/tokens.yaml", ".config/other/api_key",
     ".config/other/refresh-token.txt", ".local/share/third/secrets.json", ".local/share/third/app-auth.json", ".local/state/fourth/cookies.sqlite",

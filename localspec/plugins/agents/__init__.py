@@ -9,8 +9,5 @@ Deleted: `launch` goes, nothing else.
 from localspec.api import Verb
 
 VERB = Verb(
-    "Serve",
-    "Start a coding agent on a local model.",
-    "localspec.plugins.agents.command:launch",
-    20,
+    "Serve", "Start a coding agent on a local model.", "localspec.plugins.agents.command:launch", 20
 )
