@@ -7,14 +7,7 @@ give up on a silent server, and send the request again.
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Coroutine,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +18,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse
-from starlette.types import Scope, Send
+from starlette.types import Send
 
 from localspec.api import (
     Finished,
@@ -44,15 +37,7 @@ from localspec.errors import ContextOverflow, EngineGone
 from localspec.plugins.serve.backend import Backend
 from localspec.plugins.serve.catalogue import Catalogue, senses_of
 from localspec.plugins.serve.drafts.socket import Drafts
-from localspec.plugins.serve.http import (
-    CLIENT,
-    GATE,
-    OWNER,
-    code_of,
-    error_body,
-    sizes_of,
-    status_of,
-)
+from localspec.plugins.serve.http import CLIENT, GATE, OWNER, error_body, status_of
 from localspec.plugins.serve.model_pool import ModelPool, ServedModel, State
 from localspec.toolbox.folder import Folder
 
@@ -408,7 +393,8 @@ class Answers:
                         await write(chunk)
                 await write(self.form.encoded(self.form.closing()) + self.form.end, more=False)
             except LocalspecError as error:
-                await write(self.form.encoded([_error(request.scope, error)]), more=False)
+                body = error_body(request.scope, error, status_of(error))
+                await write(self.form.encoded([body]), more=False)
 
     def _events(self, request: HttpRequest, progress: PromptProgress) -> "_Events":
         reply = partial(self.service.reply, request, progress=progress, empty=self.empty)
@@ -458,10 +444,6 @@ class _Events:
         if not events and self._errors:
             raise self._errors.pop()  # no name holds it, see `unless_gone`
         return events
-
-
-def _error(scope: Scope, error: LocalspecError) -> Body:
-    return error_body(scope, status_of(error), str(error), code_of(error), sizes_of(error))
 
 
 async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, T]) -> T:

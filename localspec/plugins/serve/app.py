@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,23 +26,10 @@ from localspec.plugins.serve import (
     vectors,
 )
 from localspec.plugins.serve.answering import Answers, Service
-from localspec.plugins.serve.http import (
-    Guard,
-    code_of,
-    error_of,
-    guarded,
-    public,
-    sizes_of,
-    status_of,
-)
+from localspec.plugins.serve.http import Guard, error_of, guarded, public, status_of
 from localspec.plugins.serve.metrics import CONTENT_TYPE, Metrics
 
 Handler = Callable[[Request, Service], Awaitable[Response | Answers]]
-
-
-def _with_or_without_v1(handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-    """Return handlers by paths that may begin with `/v1`: some programs add it, and some do not."""
-    return {head + path: each for path, each in handlers.items() for head in ("/v1", "")}
 
 
 _GETS: dict[str, Handler] = {
@@ -53,17 +40,17 @@ _GETS: dict[str, Handler] = {
     "/api/ps": ollama_models.running,
     "/api/version": ollama_models.version,
 }
+# Some programs add `/v1` to these, and some do not.
+_WITH_OR_WITHOUT_V1: dict[str, Handler] = {
+    "/chat/completions": openai.chat_completions,
+    "/chat/completions/input_tokens": openai.count_chat,
+    "/completions": openai.completions,
+    "/responses": responses.responses,
+    "/responses/input_tokens": responses.count_tokens,
+    **dict.fromkeys(("/rerank", "/reranking"), vectors.rerank),
+}
 _POSTS: dict[str, Handler] = {
-    **_with_or_without_v1(
-        {
-            "/chat/completions": openai.chat_completions,
-            "/chat/completions/input_tokens": openai.count_chat,
-            "/completions": openai.completions,
-            "/responses": responses.responses,
-            "/responses/input_tokens": responses.count_tokens,
-            **dict.fromkeys(("/rerank", "/reranking"), vectors.rerank),
-        }
-    ),
+    **{f"{head}{path}": e for path, e in _WITH_OR_WITHOUT_V1.items() for head in ("/v1", "")},
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
     "/completion": llama_server.completion,
@@ -190,9 +177,7 @@ class _Endpoint:
             else:
                 await answer(scope, receive, sent)
         except LocalspecError as error:
-            code, sizes = code_of(error), sizes_of(error)
-            answer = error_of(scope, status_of(error), str(error), code, sizes)
-            await answer(scope, receive, send)
+            await error_of(scope, error, status_of(error))(scope, receive, send)
         except ClientDisconnect:
             if not started:
                 await Response(status_code=499)(scope, receive, send)  # nobody reads it
@@ -202,19 +187,15 @@ class _Endpoint:
 
 async def _wrong_address(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
-    path = request.url.path
+    path = request.url.path[:80]
     if error.status_code == 405:
-        return error_of(
-            request.scope, 405, f"{path[:80]} takes no {request.method}: see docs/serve.md"
-        )
-    return error_of(
-        request.scope,
-        404,
-        f"there is no {path[:80]}: programs ask /v1/chat/completions and others, see docs/serve.md",
-    )
+        reason = f"{path} takes no {request.method}: see docs/serve.md"
+        return error_of(request.scope, reason, 405)
+    reason = f"there is no {path}: programs ask /v1/chat/completions and others, see docs/serve.md"
+    return error_of(request.scope, reason, 404)
 
 
 async def _fault(request: Request, error: Exception) -> Response:
     traceback.print_exception(error, file=sys.stderr)
     reason = f"this is a bug in localspec, report it ({type(error).__name__})"
-    return error_of(request.scope, 500, reason)
+    return error_of(request.scope, reason, 500)

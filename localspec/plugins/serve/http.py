@@ -123,7 +123,7 @@ class _Keys:
         headers = Headers(scope=scope)
         if scope["path"] not in self._public and not self._guard.has_key(headers):
             reason = "the API key is missing or wrong: send it as Authorization: Bearer KEY"
-            await error_of(scope, 401, reason)(scope, receive, send)
+            await error_of(scope, reason, 401)(scope, receive, send)
             return
         peer = (scope.get("client") or ("",))[0]
         scope[CLIENT] = self._guard.client(headers, str(peer))
@@ -144,7 +144,7 @@ class _Origins(CORSMiddleware):
             await super().__call__(scope, receive, send)
             return
         reason = f"web pages of {origin[:60]!r} may not ask: name them with --cors"
-        await error_of(scope, 403, reason)(scope, receive, send)
+        await error_of(scope, reason, 403)(scope, receive, send)
 
 
 class _Counted:
@@ -179,28 +179,10 @@ def status_of(error: LocalspecError) -> int:
     return 400
 
 
-def code_of(error: LocalspecError) -> str | None:
-    """Return OpenAI's code of an error, where programs look for one."""
-    return "context_length_exceeded" if isinstance(error, ContextOverflow) else None
-
-
-def sizes_of(error: LocalspecError) -> dict[str, int]:
-    """Return how long a prompt is that is too long, and the context, by llama-server's names."""
-    if not isinstance(error, ContextOverflow) or error.sizes is None:
-        return {}
-    return dict(zip(("n_prompt_tokens", "n_ctx"), error.sizes, strict=False))
-
-
-def error_of(
-    scope: Scope,
-    status: int,
-    reason: str,
-    code: str | None = None,
-    figures: Mapping[str, int] | None = None,
-) -> JSONResponse:
-    """Return an error in the form of the interface that was asked."""
+def error_of(scope: Scope, error: LocalspecError | str, status: int) -> JSONResponse:
+    """Return an error in the form of the interface that was asked, see `error_body`."""
     headers = {"Retry-After": str(_RETRY_S)} if status in _TRY_LATER else {}
-    return JSONResponse(error_body(scope, status, reason, code, figures), status, headers)
+    return JSONResponse(error_body(scope, error, status), status, headers)
 
 
 def public(reason: str) -> str:
@@ -208,35 +190,25 @@ def public(reason: str) -> str:
     return re.sub(rf"{re.escape(str(data_dir()))}/[^\s:;,)]*", "its file", reason)
 
 
-def error_body(
-    scope: Scope,
-    status: int,
-    reason: str,
-    code: str | None = None,
-    figures: Mapping[str, int] | None = None,
-) -> dict[str, Any]:
+def error_body(scope: Scope, error: LocalspecError | str, status: int) -> dict[str, Any]:
     """Return an error object, as OpenAI's interface has it, or Ollama's for its paths, or Anthropic's for its paths and clients.
 
     Args:
         scope: of the request.
+        error: what went wrong, or one line about it; of a prompt that is too long, the sizes are fields by llama-server's names.
         status: of the answer.
-        reason: one line.
-        code: OpenAI's.
-        figures: further fields for programs.
     """
-    reason, more = public(reason), figures or {}
+    reason, code, more = public(str(error)), None, dict[str, int]()
+    if isinstance(error, ContextOverflow):
+        code, sizes = "context_length_exceeded", error.sizes or ()
+        more = dict(zip(("n_prompt_tokens", "n_ctx"), sizes, strict=False))
     if scope["path"].startswith("/api/"):
         return {"error": reason}
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
-    if is_anthropic(scope):
+    # Its clients ask for models, too.
+    if scope["path"].startswith("/v1/messages") or "anthropic-version" in Headers(scope=scope):
         return {"type": "error", "error": {"type": kind, "message": reason, **more}}
     return {"error": {"message": reason, "type": kind, "param": None, "code": code, **more}}
-
-
-def is_anthropic(scope: Scope) -> bool:
-    """Return whether a request is of Anthropic's interface; its clients ask for models, too."""
-    path: str = scope["path"]
-    return path.startswith("/v1/messages") or "anthropic-version" in Headers(scope=scope)
 
 
 _KINDS = {
