@@ -19,7 +19,6 @@ from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, MODELS, Setting, as_written, from_variable
 from localspec.config.own import (
     MODEL,
-    adopt_switches,
     keep_model,
     overruled,
     set_own,
@@ -59,7 +58,6 @@ def config(context: click.Context) -> None:
     settings file, which `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
     only_read()  # its folder is another
-    adopt_switches()
     if context.invoked_subcommand is None:
         context.invoke(show)
 
@@ -144,8 +142,7 @@ def set_(name: str, value: str) -> None:
         written = json.dumps(as_written(KEYS[name], given), ensure_ascii=False)
         say(f"{name} is {written} in {shown(user_file())}")
         overruled_by = overruled(name)
-        for each in notes:
-            notice(each)
+        notice(*notes)
     if overruled_by:
         notice(overruled_by)
 

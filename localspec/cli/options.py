@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from localspec.calls.policy import CallPolicy, policy_of_toml
 from localspec.config.keys import KEYS, MODELS, offered
-from localspec.config.own import MODEL, adopt_switches
+from localspec.config.own import MODEL
 from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.errors import UsageError, did_you_mean
 from localspec.models.entries import HubName
@@ -263,9 +263,7 @@ prediction_option = click.option(
     help="Text file that the answer will be like, such as the one to edit: drafts are looked up in it. The model does not read it.",
 )
 own_option = click.option(
-    "--own",
-    is_flag=True,
-    help="Do not use a running server: load the model in this process.",
+    "--own", is_flag=True, help="Do not use a running server: load the model in this process."
 )
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 workload_option = click.option(
@@ -382,10 +380,6 @@ def read_grammar(name: str, value: str | None) -> str | None:
     return text
 
 
-def _read_grammar(_context: click.Context, flag: click.Parameter, value: str | None) -> str | None:
-    return read_grammar(str(flag.name), value)
-
-
 def _read_draft(_context: click.Context, _flag: click.Parameter, value: str | None) -> str | None:
     """Return a draft mode, with or without a length; a wrong one is refused before anything is loaded."""
     if value is not None:
@@ -398,7 +392,10 @@ def _read_draft(_context: click.Context, _flag: click.Parameter, value: str | No
     return value
 
 
-_READERS: dict[str, Callback] = {**dict.fromkeys(GRAMMARS, _read_grammar), "draft": _read_draft}
+_READERS: dict[str, Callback] = {
+    **dict.fromkeys(GRAMMARS, lambda _, flag, value: read_grammar(str(flag.name), value)),
+    "draft": _read_draft,
+}
 
 
 def read_text(path: Path, option: str) -> str:
@@ -578,11 +575,6 @@ class Settings:
         return next(filter(None, map(self.given.get, ("model", "pair", "target"))), None)
 
     @property
-    def has_model(self) -> bool:
-        """Whether a flag, a variable or the file names a model, or a server that has one."""
-        return not {"pair", "target", "server"} <= self.unset
-
-    @property
     def can(self) -> Abilities:
         """What the engine can do that answers."""
         server: str | None = self.values["server"]
@@ -632,7 +624,6 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
                 f"model {name} and --{other} {given[other]} cannot be combined: give one of them"
             )
         chosen = load_registry().chosen(name)
-    adopt_switches()
     resolved = resolve({**{name: given[name] for name in given if name in KEYS}, **chosen})
     values = {name: each.value for name, each in resolved.items()}
     values["offline"] = values["offline"] or is_network_closed()

@@ -113,7 +113,8 @@ def with_model(settings: Settings, *, quiet: bool) -> tuple[Settings, str]:
     Raises:
         UsageError: the person chooses none.
     """
-    if settings.has_model or quiet:
+    # A flag, a variable or the file may name a model, or a server that has one.
+    if quiet or not {"pair", "target", "server"} <= settings.unset:
         return settings, ""
     from localspec.cli.first_run import default_notice, take_model  # noqa: PLC0415 - few have not chosen
 

@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from localspec.config.keys import KEYS, Setting, from_file
-from localspec.display import notice
 from localspec.errors import UsageError, did_you_mean
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, shown
 
 USER_FILE = "config.toml"
-GONE = frozenset({"power"})
-"""Settings of earlier versions, which a file may still have."""
 _MOST_BYTES = 64 << 10
 
 
@@ -69,9 +66,6 @@ def _checked(values: Mapping[str, Any], file: Path, text: str) -> dict[str, Sett
     settings: dict[str, Setting] = {}
     for name, value in values.items():
         where = f"{shown(file)}{_line(text, name)}: {name[:60]!r}"
-        if name in GONE:
-            notice(f"{where} is gone: remove it with `localspec config unset {name}`")
-            continue
         key = KEYS.get(name)
         if key is None:
             hint = did_you_mean(name, KEYS) or f"use one of {', '.join(KEYS)}"

@@ -1,34 +1,19 @@
 """Changes the user's own file of settings, a key at a time; comments in it stay."""
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
-
-from localspec.config.files import GONE, read_settings, user_file, written_keys
+from localspec.config.files import read_settings, user_file, written_keys
 from localspec.config.keys import KEYS, MODELS, Setting, from_variable
-from localspec.config.resolve import PREFIX, Level, resolve
+from localspec.config.resolve import Level, resolve
 from localspec.display import notice
 from localspec.errors import UsageError, did_you_mean
-from localspec.storage.files import private_directory, read_bounded, write_atomic
+from localspec.storage.files import private_directory, write_atomic
 from localspec.storage.locks import locked
-from localspec.storage.paths import data_dir, shown
+from localspec.storage.paths import shown
 from localspec.storage.toml import with_key
 
 MODEL = "model"
-_MOST_SWITCH_BYTES = 4096
-
-
-class _EarlierSwitch(msgspec.Struct):
-    """What earlier versions kept beside the telemetry."""
-
-    on: bool
-    text: bool
-    megabytes: Annotated[int, msgspec.Meta(ge=16, le=1 << 20)]
-    days: Annotated[int, msgspec.Meta(ge=1, le=36500)]
 
 
 def set_own(name: str, text: str) -> Setting:
@@ -55,9 +40,6 @@ def unset_own(name: str) -> bool:
     Raises:
         UsageError: no such key, or a file that cannot be changed.
     """
-    if name in GONE:
-        _write({name: None})
-        return True
     present = written_keys(user_file())
     if name != MODEL and name not in KEYS and name not in present:
         raise unknown_key(name)
@@ -84,46 +66,6 @@ def overruled(name: str) -> str:
     if origin.level <= Level.USER:
         return ""
     return f"{origin} sets {name}, too, and comes before {shown(user_file())}"
-
-
-def adopt_switches() -> None:
-    """Take over what files of earlier versions say of telemetry and the store, and remove these files.
-
-    One that cannot be understood may have said no, so it switches telemetry off. Where the settings cannot be written, variables
-    say it for this process and those that it starts.
-
-    Raises:
-        UsageError: the user's file is unusable.
-    """
-    telemetry, store = data_dir() / "telemetry" / "switch.json", data_dir() / "store" / "on"
-    switches: dict[str, Setting] = {}
-    if telemetry.exists():
-        try:
-            switch = msgspec.json.decode(
-                read_bounded(telemetry, _MOST_SWITCH_BYTES), type=_EarlierSwitch
-            )
-            switches = {"telemetry_megabytes": switch.megabytes, "telemetry_days": switch.days}
-            switches["telemetry"] = ("text" if switch.text else "on") if switch.on else "off"
-        except (OSError, msgspec.MsgspecError, RecursionError):
-            switches = {"telemetry": "off"}
-    if store.exists():
-        switches["store"] = True
-        with suppress(OSError, ValueError):
-            size = KEYS["store_megabytes"].parse(read_bounded(store, 16).decode())
-            switches["store_megabytes"] = min(max(size, 1), 4096)
-    if not switches:
-        return
-    present = read_settings(user_file())
-    if present.get("telemetry") == "off":
-        switches.pop("telemetry", None)
-    changes = {name: value for name, value in switches.items() if value != KEYS[name].default}
-    try:
-        _write(changes)
-        telemetry.unlink(missing_ok=True)
-        store.unlink(missing_ok=True)
-    except (UsageError, OSError):
-        for name, value in changes.items():
-            os.environ.setdefault(f"{PREFIX}{name.upper()}", str(value))
 
 
 def unknown_key(name: str) -> UsageError:

@@ -15,7 +15,6 @@ from localspec.gates.text_gate import Action, TextGate
 from localspec.storage.toml import brief, convert, key_error, parse_toml
 
 USUAL = "usual"
-_GONE = ("guard", "guard_action", "guard_fails", "guard_wait_s")
 _WHOLE = "A-Za-z0-9_"
 _Words = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
@@ -109,12 +108,7 @@ def gate_of_toml(text: str, source: str) -> Gate:
     Raises:
         UsageError: it is no TOML, or has an unknown key, name or value.
     """
-    values = parse_toml(text, source)
-    for name in values.keys() & {*_GONE}:
-        raise UsageError(
-            f"{source}: {name} is gone: gates have rules and no guard model; remove the line"
-        )
-    file = convert(values, _GateFile, source)
+    file = convert(parse_toml(text, source), _GateFile, source)
     known = {*GROUPS, *(each.name for each in RULES)}
     for name in (*file.use, *file.actions):
         if name not in known:

@@ -94,22 +94,21 @@ def read_keys(chosen: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     usual = {each.id: each.key for each in _named()}
     right, wrong = dict[str, str](), list[str]()
     for name, keys in chosen.items():
-        action = "docs" if name == "sources" else name
         read = [_read_key(each) for each in keys.split(",")]
-        if action not in usual:
+        if name not in usual:
             near = get_close_matches(name, [*filter(None, usual)], 1)
             hint = f"did you mean {near[0]}?" if near else "F1 lists the names"
             wrong.append(f"chat.toml, [keys]: nothing is called {name[:40]!r}: {hint}")
         elif "" in read:
-            stays = key_text(usual[action].partition(",")[0])
+            stays = key_text(usual[name].partition(",")[0])
             wrong.append(
                 f"chat.toml, [keys]: {name} is {keys[:40]!r}, which is no key: {stays} stays"
             )
-        elif other := next((e for e in right if _clash(action, read, e, right[e])), ""):
+        elif other := next((e for e in right if _clash(name, read, e, right[e])), ""):
             taken = f"{keys[:40]!r}, which {other} has: give it another"
             wrong.append(f"chat.toml, [keys]: {name} is {taken}")
         else:
-            right[action] = ",".join(read)
+            right[name] = ",".join(read)
     return right, wrong
 
 

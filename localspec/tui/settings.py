@@ -7,14 +7,7 @@ from typing import Self
 
 from localspec.engine.remote_engine import RemoteEngine
 from localspec.errors import UsageError, did_you_mean
-from localspec.options import (
-    LoadOptions,
-    Option,
-    ReplyOptions,
-    changed,
-    options_of,
-    values_of,
-)
+from localspec.options import LoadOptions, Option, ReplyOptions, changed, options_of, values_of
 from localspec.options.fields import SAMPLING
 from localspec.options.reply import unusual
 from localspec.session.conversation import SavedConversation
@@ -100,8 +93,6 @@ class ChatSettings:
             values = json.loads(text)
             given = {name: values[name] for name in _STORED if name in values}
             draft, docs = values.get(DRAFT), values.get(_DOCS)
-            if isinstance(draft, bool):  # as it was once stored
-                draft = AUTO if draft else "off"
             return replace(
                 self,
                 options=changed(self.options, given),

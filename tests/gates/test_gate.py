@@ -48,7 +48,7 @@ X = "[[pattern]]\nname = 'x'\n"
         ("[[pattern]]\nname = 'password '\npattern = 'a'", "'password' is a rule of localspec's"), ("pattern = 1", "pattern must be a list"),
         (X, r"pattern\[1\].pattern is missing"), (f"{X}pattern = 'a*'", "no longest match"), (f"{X}pattern = 'a?'", "matches nothing at all"),
         (f"{X}pattern = 'a'\nwhole = 2", "true or false"), (f"{X}pattern = 'a'\nfoo = 1", r"pattern\[1\].foo is not a known key"),
-        ("no toml", "is not TOML"), ("guard = 'x'", "is gone"), ("guard_wait_s = 3", "is gone"),
+        ("no toml", "is not TOML"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_line(text: str, word: str) -> None:

@@ -1,7 +1,6 @@
 """No text on the disk unless it was asked for: the files are searched for texts and for their ids."""
 
 import json
-import os
 import sqlite3
 import struct
 from contextlib import closing
@@ -11,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.request import Request
-from localspec.config.own import adopt_switches
-from localspec.config.recorded import kept_megabytes
 from localspec.config.recorded import recording as what_is_recorded
 from localspec.launch.observe import Telemetry
 from localspec.messages import Message
@@ -146,14 +143,6 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "config.toml"
 
 
-@pytest.fixture
-def switch(settings: Path) -> Path:
-    """The switch of earlier versions, which need not be there."""
-    switch = settings.parent.parent / "data" / "telemetry" / "switch.json"
-    switch.parent.mkdir(parents=True)
-    return switch
-
-
 def test_counts_are_recorded_by_default_and_text_where_it_is_set(settings: Path) -> None:
     assert what_is_recorded() == Switch(text=False, megabytes=128, days=365)
     settings.write_text('telemetry = "text"\ntelemetry_megabytes = 20\ntelemetry_days = 3\n')
@@ -171,47 +160,6 @@ def test_what_is_off_or_not_understood_records_nothing(
     settings.write_text(file)
     monkeypatch.setenv("LOCALSPEC_TELEMETRY", text)
     assert what_is_recorded() is None
-
-
-ON = '{"on": true, "text": true, "megabytes": 20, "days": 3}'
-OFF = '{"on": false, "text": false, "megabytes": 128, "days": 365}'
-UNCLEAR = ("", "{", "[]", "null", '{"on": true}', "[" * 4000)
-ODD = (ON.replace("20", "1"), ON.replace('"on": true', '"on": 1'))
-
-
-@pytest.mark.parametrize("text", [*UNCLEAR, *ODD, OFF])
-def test_an_earlier_switch_or_nonsense_stays_off(settings: Path, switch: Path, text: str) -> None:
-    switch.write_text(text)
-    adopt_switches()
-    assert what_is_recorded() is None
-    assert not switch.exists()
-    assert 'telemetry = "off"' in settings.read_text()
-    adopt_switches()
-    settings.unlink()
-    assert what_is_recorded() is not None, "it is read once"
-
-
-def test_earlier_switches_and_a_setting_that_says_no(settings: Path, switch: Path) -> None:
-    stored = switch.parent.parent / "store" / "on"
-    stored.parent.mkdir()
-    switch.write_text(ON)
-    stored.write_text("2")
-    adopt_switches()
-    assert what_is_recorded() == Switch(text=True, megabytes=20, days=3)
-    assert kept_megabytes("store") == 2
-    settings.write_text("telemetry = false\n")
-    switch.write_text(ON)
-    adopt_switches()
-    assert what_is_recorded() is None
-
-
-def test_an_earlier_switch(settings: Path, switch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    switch.write_text(OFF)
-    settings.parent.rmdir()
-    settings.parent.write_text("no folder")
-    adopt_switches()
-    assert os.environ["LOCALSPEC_TELEMETRY"] == "off"
-    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "off")  # as it was
 
 
 @pytest.mark.parametrize(("secret", "acceptance"), [(100, 1.0), (102, 0.0)])
