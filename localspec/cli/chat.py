@@ -1,5 +1,7 @@
 """`localspec chat`: the terminal assistant."""
 
+from typing import Any
+
 import click
 
 from localspec.cli.options import (
@@ -16,7 +18,7 @@ from localspec.cli.options import (
     with_settings,
 )
 from localspec.cli.prompt import DocsFlags, SystemFlags, continue_option
-from localspec.cli.tools import ToolFlags
+from localspec.cli.tools import ChatFlags, ToolFlags
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 
@@ -50,13 +52,11 @@ from localspec.models.registry import load_registry
 def chat(
     word: str | None,
     settings: Settings,
-    system: SystemFlags,
-    docs: DocsFlags,
-    tools: ToolFlags,
     go_on: str | None,
     prediction: str | None,
     plain: bool,
     quiet: bool,
+    **given: Any,
 ) -> int:
     """Chat in the terminal with MODEL, or with your default model.
 
@@ -77,5 +77,5 @@ def chat(
         known = settings.can.local_files
         settings = settings.with_model(require_model(word) if known else word)
     return start_chat(
-        settings, system, docs, tools, go_on=go_on, prediction=prediction, plain=plain, quiet=quiet
+        settings, ChatFlags(**given), go_on=go_on, prediction=prediction, plain=plain, quiet=quiet
     )

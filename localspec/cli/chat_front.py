@@ -16,8 +16,8 @@ import click
 
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import Settings
-from localspec.cli.prompt import DocsFlags, SystemFlags, stored_conversation, with_model
-from localspec.cli.tools import ToolFlags, pressed_answer
+from localspec.cli.prompt import stored_conversation, with_model
+from localspec.cli.tools import ChatFlags, pressed_answer
 from localspec.display import notice
 from localspec.engine.protocol import Load
 from localspec.errors import UsageError
@@ -43,9 +43,7 @@ _PLAIN_HINT = "not an interactive terminal: using --plain"
 
 def start_chat(
     settings: Settings,
-    system: SystemFlags,
-    docs: DocsFlags,
-    tools: ToolFlags,
+    asked: ChatFlags,
     *,
     go_on: str | None = None,
     prediction: str | None = None,
@@ -59,7 +57,7 @@ def start_chat(
     if not settings.named_model and go_on is None:  # a conversation has its own
         settings, default = with_model(settings, quiet=quiet)
     with _waiting_keys() if screens else nullcontext() as modes, _stopped_early():
-        session = _session(settings, system, docs, tools, preferences, prediction)
+        session = _session(settings, asked, preferences, prediction)
         if default:
             notice(default)
         if go_on is not None:
@@ -69,7 +67,7 @@ def start_chat(
                 conversation.id,
                 own_models=not settings.named_model and settings.can.local_files,
                 own_ctx=settings.given.get("ctx") is None,
-                own_docs=docs.docs is None,
+                own_docs=asked.docs.docs is None,
             )
         unsaved = None
         session.talk.history.work_in_background(
@@ -90,17 +88,11 @@ def start_chat(
 
 
 def _session(
-    settings: Settings,
-    system: SystemFlags,
-    docs: DocsFlags,
-    tools: ToolFlags,
-    preferences: Preferences,
-    prediction: str | None,
+    settings: Settings, asked: ChatFlags, preferences: Preferences, prediction: str | None
 ) -> Session:
     launch, options = settings.launch, settings.reply
-    saved = SavedConversation(
-        History(data_dir() / "history"), system.prompt(settings.system, preferences)
-    )
+    system = asked.system.prompt(settings.system, preferences)
+    saved = SavedConversation(History(data_dir() / "history"), system)
     load = Load(launch, text_every_s=_TEXT_EVERY_S, given=settings.given_sampling, own=settings.own)
     return Session(
         child_engine(load),
@@ -109,8 +101,8 @@ def _session(
         options,
         Path.cwd(),
         settings.reply_of,
-        tools.runner(docs, offline=launch.offline),
-        docs.open(),
+        asked.runner(offline=launch.offline),
+        asked.docs.open(),
         settings.gate,
         prediction,
     )

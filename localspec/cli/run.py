@@ -4,12 +4,11 @@ Imports nothing that loads models: with a running server that has them in memory
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -55,7 +54,7 @@ from localspec.cli.prompt import (
     require_hearing,
     with_model,
 )
-from localspec.cli.tools import RepliesAndCalls, ToolFlags, typed_answer
+from localspec.cli.tools import ChatFlags, RepliesAndCalls, ToolFlags, typed_answer
 from localspec.decoding.round import StopReason
 from localspec.display import notice, printable
 from localspec.engine.engine import Engine, Needs
@@ -108,39 +107,19 @@ class OutputFlags:
         return _at_terminal() and sys.stderr.isatty() and not (self.is_silent or self.quiet)
 
 
-def _starts_chat(answer: Callable[..., int]) -> Callable[..., int]:
-    """Have a verb begin with model, prompt and conversation of its words; without a prompt, the chat starts in its place."""
+@dataclass(frozen=True, slots=True)
+class RunFlags(ChatFlags):
+    """All groups of flags of `run`."""
 
-    @wraps(answer)
-    def call(
-        words: tuple[str, ...],
-        settings: Settings,
-        system: SystemFlags,
-        question: QuestionFlags,
-        docs: DocsFlags,
-        tools: ToolFlags,
-        output: OutputFlags,
-        go_on: str | None,
-        prediction: str | None,
-        workload: str | None,
-    ) -> int:
-        _check(system, question, docs, tools, output, continues=go_on is not None)
-        conversation = None
-        if go_on is not None:
-            conversation, words = conversation_and_words(go_on, words)
-        model, prompt = model_and_prompt(
-            words, chosen=settings.named_model is not None, remote=not settings.can.local_files
-        )
-        settings, prompt = settings.with_model(model), question.templated(prompt)
-        if prompt is None and _is_chat(question, output):
-            from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - history and screens of it
+    question: QuestionFlags
+    output: OutputFlags
 
-            number = None if conversation is None else str(conversation.id)
-            return start_chat(settings, system, docs, tools, go_on=number, prediction=prediction)
-        flags_ = system, question, docs, tools, output
-        return answer(prompt, settings, *flags_, conversation, prediction, workload)
-
-    return call
+    @property
+    def is_chat(self) -> bool:
+        """Whether a person at a terminal gave no flag that only `run` has; without a prompt, the chat starts in its place."""
+        output, asked = self.output, self.question
+        given = output.code, output.show_thinking, asked.files, asked.listen, asked.template
+        return output.is_interactive and not any(given)
 
 
 @click.command(cls=SectionedCommand)
@@ -155,18 +134,13 @@ def _starts_chat(answer: Callable[..., int]) -> Callable[..., int]:
 @own_option
 @workload_option
 @with_settings
-@_starts_chat
 def run(
-    prompt: str | None,
+    words: tuple[str, ...],
     settings: Settings,
-    system: SystemFlags,
-    question: QuestionFlags,
-    docs: DocsFlags,
-    tools: ToolFlags,
-    output: OutputFlags,
-    conversation: "StoredConversation | None",
+    go_on: str | None,
     prediction: str | None,
     workload: str | None,
+    **given: Any,
 ) -> int:
     """Answer PROMPT with MODEL, or with your default model.
 
@@ -185,6 +159,32 @@ def run(
     The exit code is 6 if --code, --json-schema, --regex or a grammar was given and the answer was
     cut off.
     """  # noqa: D301 - click keeps lines behind a \b
+    asked, conversation = RunFlags(**given), None
+    _check(asked, continues=go_on is not None)
+    if go_on is not None:
+        conversation, words = conversation_and_words(go_on, words)
+    model, prompt = model_and_prompt(
+        words, chosen=settings.named_model is not None, remote=not settings.can.local_files
+    )
+    settings, prompt = settings.with_model(model), asked.question.templated(prompt)
+    if prompt is None and asked.is_chat:
+        from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - history and screens of it
+
+        number = None if conversation is None else str(conversation.id)
+        return start_chat(settings, asked, go_on=number, prediction=prediction)
+    return _answer(prompt, settings, asked, conversation, prediction, workload)
+
+
+def _answer(
+    prompt: str | None,
+    settings: Settings,
+    asked: RunFlags,
+    conversation: "StoredConversation | None",
+    prediction: str | None,
+    workload: str | None,
+) -> int:
+    """Answer a prompt, as part of a conversation where one is given; return the exit code."""
+    question, output = asked.question, asked.output
     saved = _saved_conversation(conversation, output)
     if saved is not None and settings.named_model is None and settings.can.local_files:
         settings = settings.with_model(saved.pair)
@@ -194,11 +194,14 @@ def run(
     if question.listen:
         require_hearing(settings.launch)
     if not output.raw:
-        message = question.message(text, docs, prompt or "", before, quiet=output.quiet)
+        message = question.message(text, asked.docs, prompt or "", before, quiet=output.quiet)
     settings, default = with_model(settings, quiet=output.quiet or output.json_)
     default = "; ".join(filter(None, [default, *settings.unusual]))
-    launch, system_text = settings.launch, None if output.raw else system.prompt(settings.system)
-    turns = RepliesAndCalls(tools.runner(docs, offline=launch.offline), quiet=output.quiet)
+    launch, system_text = (
+        settings.launch,
+        None if output.raw else asked.system.prompt(settings.system),
+    )
+    turns = RepliesAndCalls(asked.runner(offline=launch.offline), quiet=output.quiet)
     if saved is not None and conversation is None:
         saved.system = system_text
     request = Request(
@@ -206,7 +209,7 @@ def run(
         _messages(message, saved, system_text),
         settings.reply,
         raw=None if message else text,
-        ephemeral=(saved is None or output.keep is False) and not tools.wanted,
+        ephemeral=(saved is None or output.keep is False) and not asked.tools.wanted,
         gate=settings.gate,
         prediction=read_prediction(prediction, Path.cwd()),
     )
@@ -215,7 +218,7 @@ def run(
         saved = None
     load = Load(
         launch,
-        calls=tools.wanted,
+        calls=asked.tools.wanted,
         workload=workload,
         given=settings.given_sampling,
         own=settings.own,
@@ -264,16 +267,9 @@ def _messages(
     return (message,) if system is None else (Message.system(system), message)
 
 
-def _check(
-    system: SystemFlags,
-    question: QuestionFlags,
-    docs: DocsFlags,
-    tools: ToolFlags,
-    output: OutputFlags,
-    *,
-    continues: bool,
-) -> None:
+def _check(asked: RunFlags, *, continues: bool) -> None:
     """Raise UsageError if flags cannot be combined."""
+    output, question = asked.output, asked.question
     raw, no_raw = output.raw, "--raw and {} cannot be combined: raw text has no {}"
     for is_wrong, problem in (
         (
@@ -281,17 +277,17 @@ def _check(
             "--code prints nothing else: remove --json and --show-thinking",
         ),
         (
-            continues and system.is_given,
+            continues and asked.system.is_given,
             "-c (--continue) keeps the conversation's own system prompt: remove --system",
         ),
         (
             raw and (continues or output.keep or question.files or question.listen),
             "--raw takes only a prompt: remove -c (--continue), --keep, -f (--file) and --listen",
         ),
-        (raw and system.is_given, no_raw.format("--system", "system prompt")),
+        (raw and asked.system.is_given, no_raw.format("--system", "system prompt")),
         (raw and is_typed("think"), no_raw.format("--think", "chat template")),
-        (raw and docs.docs, no_raw.format("--docs", "place for passages")),
-        (raw and tools.wanted, no_raw.format("--tools", "format for calls")),
+        (raw and asked.docs.docs, no_raw.format("--docs", "place for passages")),
+        (raw and asked.tools.wanted, no_raw.format("--tools", "format for calls")),
     ):
         if is_wrong:
             raise UsageError(problem)
@@ -299,12 +295,6 @@ def _check(
 
 def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _is_chat(question: QuestionFlags, output: OutputFlags) -> bool:
-    """Return whether a person at a terminal gave neither a prompt nor a flag that only `run` has."""
-    given = output.code, output.show_thinking, question.files, question.listen, question.template
-    return output.is_interactive and not any(given)
 
 
 def _saved_conversation(
@@ -590,14 +580,16 @@ def _report(
     reply, messages = outcome.reply, request.messages
     bound = request.options.answer_grammar is not None
     if output.json_:
-        kind = workload or _workload(request.question, reply.text)
+        # Its patterns take a while to be compiled, which only JSON has to wait for.
+        from localspec.launch.observe import workload_of  # noqa: PLC0415
+
+        kind = workload or workload_of(request.question, reply.text)
         cited = cited_json(reply.text, messages)
         print_json(outcome.as_json(kind, cited, bound=bound), indent=None)
     if output.code:
         print_code(reply.text, quiet=output.quiet)
     if not (output.quiet or output.json_):
-        for line in cited_lines(reply.text, messages):
-            notice(printable(line))
+        notice(*map(printable, cited_lines(reply.text, messages)))
         if reply.note:
             hidden = reply.only_thoughts and not output.show_thinking
             more = "; --show-thinking prints them" if hidden else ""
@@ -608,10 +600,3 @@ def _report(
         notice(incomplete_line(reply, bound=bound))
     sys.stdout.flush()
     return CUT_OFF if cut_off else 0
-
-
-def _workload(prompt: str, answer: str) -> str:
-    # Its patterns take a while to be compiled, which only JSON has to wait for.
-    from localspec.launch.observe import workload_of  # noqa: PLC0415
-
-    return workload_of(prompt, answer)

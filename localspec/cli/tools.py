@@ -17,7 +17,7 @@ from localspec.calls.policy import WITH_APPROVAL, CallPolicy
 from localspec.chat.events import Reply
 from localspec.chat.request import Request
 from localspec.cli.options import several, switch, tool_rules
-from localspec.cli.prompt import DocsFlags
+from localspec.cli.prompt import DocsFlags, SystemFlags
 from localspec.display import clean, duration_text, notice, printable, shortened_lines
 from localspec.messages import Message, ToolCall
 
@@ -47,24 +47,32 @@ class ToolFlags:
         """Whether a model may call anything."""
         return bool(self.tools or self.mcp)
 
-    def runner(self, docs: DocsFlags, *, offline: bool) -> "CallRunner | None":
-        """Return the runner of calls in the current folder; None if nothing may be called.
+
+@dataclass(frozen=True, slots=True)
+class ChatFlags:
+    """The groups of flags that `chat` and `run` have in common."""
+
+    system: SystemFlags
+    docs: DocsFlags
+    tools: ToolFlags
+
+    def runner(self, *, offline: bool) -> "CallRunner | None":
+        """Return the runner of calls in the current folder, with an index that may be searched; None if nothing may be called.
 
         Args:
-            docs: an index that may be searched.
             offline: use no server on the network.
 
         Raises:
             UsageError: the folder contains localspec's own settings or conversations, or the rules or servers cannot be read.
         """
-        if not self.wanted:
+        if not self.tools.wanted:
             return None
         # Imported here: most conversations call nothing.
         from localspec.session.approval import open_runner  # noqa: PLC0415
 
-        functions = [docs.check().search_docs] if docs.docs else []
-        policy = WITH_APPROVAL.under(self.tool_rules)
-        return open_runner(Path.cwd(), self.mcp, functions, policy, offline=offline)
+        functions = [self.docs.check().search_docs] if self.docs.docs else []
+        policy = WITH_APPROVAL.under(self.tools.tool_rules)
+        return open_runner(Path.cwd(), self.tools.mcp, functions, policy, offline=offline)
 
 
 def typed_answer(text: str) -> str:
@@ -154,8 +162,7 @@ class RepliesAndCalls:
         runner = self._runner
         if runner is None:
             return self._add(reply(request))
-        for note in runner.notes:
-            self._notify(note)
+        self._notify(*runner.notes)
         messages = request.messages
         try:
             runner.wait(stopped)
@@ -174,7 +181,7 @@ class RepliesAndCalls:
                 messages = (*messages, last.message, *results)
         finally:
             runner.close()
-            self._print_news(runner)
+            self._notify(*runner.news())
 
     def _add(self, reply: Reply) -> Reply:
         self.items.append(reply)
@@ -200,7 +207,7 @@ class RepliesAndCalls:
                     results.append(Message("tool", (each.result,)))
                     self._print_result(each)
             runner.ask(notice, lambda text: click.echo(clean(text), err=True), prompt)
-            self._print_news(runner)
+            self._notify(*runner.news())
             time.sleep(_LOOK_S)
         self.stopped = runner.stopped
         return results
@@ -208,13 +215,8 @@ class RepliesAndCalls:
     def _print_result(self, done: "CarriedOut") -> None:
         took = f" · {duration_text(done.seconds, 1)}" if done.begun else ""
         self._notify(f"{done.call.name}{took}{' · error' if done.result.is_error else ''}")
-        for line in shortened_lines(clean(done.result.text)):
-            self._notify(f"  {line}")
+        self._notify(*(f"  {line}" for line in shortened_lines(clean(done.result.text))))
 
-    def _print_news(self, runner: "CallRunner") -> None:
-        for note in runner.news():
-            self._notify(note)
-
-    def _notify(self, text: str) -> None:
+    def _notify(self, *texts: str) -> None:
         if not self._quiet:
-            notice(text)
+            notice(*texts)

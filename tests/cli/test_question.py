@@ -27,6 +27,7 @@ from localspec.cli.prompt import (
     read_prompt,
     require_hearing,
 )
+from localspec.cli.tools import ChatFlags
 from localspec.errors import HistoryError, LocalspecError, ModelUnavailable, UsageError
 from localspec.history.archive import History
 from localspec.media import sound_seconds
@@ -117,8 +118,8 @@ class ArrivedError(Exception):
 
 
 def test_run_without_a_prompt_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(settings: Settings, system: SystemFlags, *_: object, plain: bool = False, **__: object) -> int:  # fmt: skip
-        raise ArrivedError(settings.named_model, system.system, plain)
+    def start(settings: Settings, asked: ChatFlags, *, plain: bool = False, **_: object) -> int:
+        raise ArrivedError(settings.named_model, asked.system.system, plain)
 
     monkeypatch.setattr(run, "_at_terminal", lambda: True)
     monkeypatch.setattr(chat_front, "start_chat", start)
