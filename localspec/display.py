@@ -213,9 +213,10 @@ def wrapped(text: str, stream: TextIO) -> str:
     return wrapping.feed(text) + wrapping.flush()
 
 
-def notice(text: str) -> None:
-    """Write a line about the program itself on stderr; on a terminal in lines that end between words."""
-    say(f"localspec: {text}")
+def notice(*texts: str) -> None:
+    """Write lines about the program itself on stderr; on a terminal in lines that end between words."""
+    for text in texts:
+        say(f"localspec: {text}")
 
 
 def say(text: str) -> None:
@@ -393,8 +394,4 @@ def shortened_lines(text: str) -> list[str]:
     left_out = len(lines) - 2 * _PREVIEWED_LINES
     if left_out <= 1:
         return lines
-    return [
-        *lines[:_PREVIEWED_LINES],
-        f"[{left_out} more lines]",
-        *lines[-_PREVIEWED_LINES:],
-    ]
+    return [*lines[:_PREVIEWED_LINES], f"[{left_out} more lines]", *lines[-_PREVIEWED_LINES:]]

@@ -272,6 +272,12 @@ class Infill:
     within_s: float | None = None
 
 
+def call_to_json(call: ToolCall) -> dict[str, Any]:
+    """Return a call as OpenAI's interface has it."""
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
 def to_json(message: Message) -> dict[str, Any]:
     """Return a message as OpenAI's chat bodies and chat templates have it; a picture or a sound is its marker in the text.
 
@@ -286,14 +292,7 @@ def to_json(message: Message) -> dict[str, Any]:
     if message.thinking:
         value["reasoning_content"] = message.thinking
     if calls := message.calls:
-        value["tool_calls"] = [
-            {
-                "id": each.id,
-                "type": "function",
-                "function": {"name": each.name, "arguments": each.arguments},
-            }
-            for each in calls
-        ]
+        value["tool_calls"] = [call_to_json(each) for each in calls]
     return value
 
 
@@ -470,9 +469,7 @@ def _thoughts(value: Any, levels: int = 5) -> str:
 
 
 def _parts(
-    content: Sequence[_PartForm],
-    what: str,
-    open_url: Callable[[str], MediaPart],
+    content: Sequence[_PartForm], what: str, open_url: Callable[[str], MediaPart]
 ) -> Iterator[Part]:
     """Return what a user says; texts that follow one another are one text, in which documents are found."""
     pictures, sounds = count(1), count(1)
@@ -575,8 +572,6 @@ def _text(parts: Iterable[Part], *, markers: bool = False) -> str:
                 texts.append(each.block)
             case MediaPart() if markers:
                 texts.append(each.marker)
-            case _:
-                pass
     return "".join(texts)
 
 

@@ -255,9 +255,8 @@ def _prompt(
         if form.raw:
             raise UsageError("messages need the chat template, and --raw goes without it")
         return _conversation(messages, system, form.folder)
-    if (
-        body
-    ):  # the older endpoint continues a text, for which the system prompt of the run is not meant
+    # The older endpoint continues a text, for which the system prompt of the run is not meant.
+    if body:
         return checked_text(prompt, "body.prompt")
     name = form.field or DEFAULT_FIELD
     if name not in fields:

@@ -113,16 +113,8 @@ class CallPolicy:
 
     def _may(self, name: str, done: set[str]) -> bool:
         allowed = self.allow is None or _any(self.allow, name)
-        return (
-            allowed
-            and self.offers(name)
-            and all(
-                _any((needed,), *done)
-                for pattern, before in self.after
-                if fnmatchcase(name, pattern)
-                for needed in before
-            )
-        )
+        needed = (n for pattern, names in self.after if fnmatchcase(name, pattern) for n in names)
+        return allowed and self.offers(name) and all(_any((each,), *done) for each in needed)
 
 
 WITH_APPROVAL = CallPolicy(lenient=True)

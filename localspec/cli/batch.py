@@ -5,11 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import (
-    ExitStack,
-    closing,
-    contextmanager,
-)
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING

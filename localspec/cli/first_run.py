@@ -85,7 +85,9 @@ def take_model() -> str:
         what = f"The hub cannot be reached ({why_not}), but a .gguf file can be chosen by its path"
     say(f"You have not chosen a model yet. {what}:")
     _print(listed)
-    _say_if_busy()
+    from localspec.cli.pull import say_if_busy  # noqa: PLC0415 - it is slow to import
+
+    say_if_busy()
     while True:
         answer = _ask().strip()
         if answer.lower() in {"n", "q"}:
@@ -155,12 +157,6 @@ def _ask() -> str:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise  # Ctrl-C ends the command as it does elsewhere; the end of stdin is a no
         return "n"
-
-
-def _say_if_busy() -> None:
-    from localspec.cli.pull import say_if_busy  # noqa: PLC0415 - it is slow to import
-
-    say_if_busy()
 
 
 def _print(listed: Sequence[ModelRow]) -> None:

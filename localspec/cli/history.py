@@ -22,14 +22,7 @@ from localspec.cli.progress import ProgressLine, print_list
 from localspec.display import clean, clean_line, counted, notice, wrapped
 from localspec.errors import HistoryError, UsageError
 from localspec.session.conversation import History, StoredConversation, tags_of
-from localspec.session.export import (
-    Counts,
-    FileTaken,
-    Mask,
-    exported,
-    masked_line,
-    write_export,
-)
+from localspec.session.export import Counts, FileTaken, Mask, exported, masked_line, write_export
 from localspec.storage.paths import data_dir
 
 _MOST_MATCHES, _LISTED, _DAY_S = 200, 10, 86400.0

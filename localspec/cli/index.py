@@ -24,7 +24,6 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.embedding import embed, vector_model
 from localspec.retrieval.index import (
     Index,
-    VectorModel,
     index_names,
     name_for,
     open_index,
@@ -70,11 +69,7 @@ def index(context: click.Context) -> None:
 
 @index.command()
 @click.argument(
-    "paths",
-    nargs=-1,
-    required=True,
-    metavar="FOLDERS|FILES...",
-    type=click.Path(path_type=Path),
+    "paths", nargs=-1, required=True, metavar="FOLDERS|FILES...", type=click.Path(path_type=Path)
 )
 @_NAME
 @click.option(
@@ -95,7 +90,9 @@ def add(paths: tuple[Path, ...], name: str | None, settings: Settings) -> None:
     name = name or name_for(first if first.is_dir() else first.parent)
     chooses, model = "vectors" in settings.given or name not in index_names(), None
     if chooses and settings.values["vectors"] != _OFF:
-        model = _vector_model(settings)
+        name_of_model, offline = settings.values["vectors"], settings.launch.offline
+        with ProgressLine(enabled=True) as line:
+            model = vector_model(name_of_model, offline=offline, progress=line.download)
     is_new = name not in index_names()
 
     def add_all(report: Callable[[Changes], None]) -> Changes:
@@ -224,13 +221,6 @@ def _opened(name: str | None, how: str) -> Iterator[tuple[str, Index]]:
         yield name, opened
 
 
-def _vector_model(settings: Settings) -> VectorModel:
-    """Return the embedding model that is set; it is downloaded if necessary."""
-    name, offline = settings.values["vectors"], settings.launch.offline
-    with ProgressLine(enabled=True) as line:
-        return vector_model(name, offline=offline, progress=line.download)
-
-
 def _update(
     name: str, opened: Index, update: Callable[[Callable[[Changes], None]], Changes]
 ) -> None:
@@ -251,14 +241,14 @@ def _finish(name: str, opened: Index, changes: Changes) -> None:
     )
     if sys.stderr.isatty():
         notice(f"ask with `localspec run --docs {name}`")
-    for each in changes.missing:
-        notice(f"{printable(str(each))} is missing: its passages stay in the index")
+    gone = (printable(str(each)) for each in changes.missing)
+    notice(*(f"{each} is missing: its passages stay in the index" for each in gone))
     if named := changes.not_text[:_MOST_UNREAD]:
         hidden = len(changes.not_text) - len(named)
         rest = f" and {hidden} more" if hidden else ""
         notice(f"not text: {', '.join(map(printable, named))}{rest}")
-    for path, why in changes.unread[:_MOST_UNREAD]:
-        notice(f"skipped {printable(path)}: {why}")
+    unread = changes.unread[:_MOST_UNREAD]
+    notice(*(f"skipped {printable(path)}: {why}" for path, why in unread))
     if (more := len(changes.unread) - _MOST_UNREAD) > 0:
         notice(f"and {more} more")
     model = opened.vector_model()

@@ -42,9 +42,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "index": ("localspec.cli.index", "Index your files, to search them and ask about them."),
     },
     "Serve": {},
-    "Speed": {
-        "stats": ("localspec.cli.stats", "Show how well drafting works on this machine."),
-    },
+    "Speed": {"stats": ("localspec.cli.stats", "Show how well drafting works on this machine.")},
     "This machine": {
         "config": ("localspec.cli.config", "Show and change settings."),
         "setup": ("localspec.cli.system", "Build llama.cpp for this machine's GPU."),
@@ -56,12 +54,7 @@ MODULES = {verb: module for group in GROUPS.values() for verb, (module, _) in gr
 """The verbs of the core; see `added` for those of plug-ins."""
 # Names that other programs have for verbs, and the closest verbs to others of theirs.
 ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
-CLOSEST = {
-    "download": "pull",
-    "install": "pull",
-    "delete": "rm",
-    "models": "list or search",
-}
+CLOSEST = {"download": "pull", "install": "pull", "delete": "rm", "models": "list or search"}
 MOST_COLUMNS = 100
 _USUAL_COLUMNS, _LEAST_COLUMNS = 80, 50
 
@@ -90,8 +83,7 @@ def _close_if_offline(
     from localspec.storage.network import close_network
     from localspec.storage.paths import only_read
 
-    for line in misspelt_variables(os.environ):
-        notice(line)
+    notice(*misspelt_variables(os.environ))
     # A verb, or one of a group behind it.
     verb = " ".join(context.command_path.split()[-2:])
     if not _READING.isdisjoint({context.info_name, verb}):
@@ -305,9 +297,7 @@ def main(root: click.Command = localspec) -> int:
     except Exception as error:  # the last net: a traceback is only for --debug
         text, code = _explained(error)
         _complain(text, debug=debug)
-        if (
-            text is _NO_MEMORY
-        ):  # an interpreter that tidies up without any fills the screen with complaints
+        if text is _NO_MEMORY:  # tidying up without any would fill the screen with complaints
             leave(code)
         return code
 
@@ -349,17 +339,13 @@ def _require_text(arguments: Sequence[str]) -> None:
         UsageError: one is not UTF-8.
     """
     for number, each in enumerate(arguments, 1):
-        if _has_stray_bytes(each) and not each.endswith(".gguf"):
+        is_text = not any("\udc80" <= letter <= "\udcff" for letter in each)
+        if not (is_text or each.endswith(".gguf")):
             from localspec.display import printable_line
 
             raise UsageError(
                 f"argument {number}, {printable_line(each[:40])!r}, is not UTF-8: convert it, or rename the file"
             )
-
-
-def _has_stray_bytes(argument: str) -> bool:
-    """Return whether an argument has bytes that are no text."""
-    return any("\udc80" <= each <= "\udcff" for each in argument)
 
 
 def _implied() -> list[str] | None:

@@ -218,10 +218,8 @@ def _show_launch(name: str, program: str, registry: Registry, *, json_: bool) ->
     if json_:
         print_json(asdict(launch))
         return
-    for words in launch.commands:
-        click.echo(shlex.join(words))
-    for note in launch.notes:
-        notice(note)
+    click.echo("\n".join(map(shlex.join, launch.commands)))
+    notice(*launch.notes)
 
 
 def _heads(entry: ModelEntry, target: ModelEntry) -> str:

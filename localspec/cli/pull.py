@@ -224,10 +224,7 @@ class Preview:
             expected = forecast(headers[0], small, options, draft_options, free, encoder)
             (first, *rest), problems = expected.lines or ("",), [*expected.problems]
             lines = [f"{each.name} {first}", *rest] if first else []
-        for line in lines:
-            self._notify(line)
-        for problem in problems:
-            self._notify(f"warning: {problem}")
+        self._notify(*lines, *(f"warning: {problem}" for problem in problems))
         self._problems += len(problems)
         self._waiting.remove(each)
 
@@ -236,8 +233,8 @@ class Preview:
             return 0
         return encoder_bytes(model_header(each.mmproj))
 
-    def _notify(self, text: str) -> None:
-        notice(printable(text))
+    def _notify(self, *texts: str) -> None:
+        notice(*map(printable, texts))
 
     def _ask(self, to_fetch: int, *, ask: bool) -> None:
         free = free_bytes(self._store.root)

@@ -51,8 +51,7 @@ class Resolved:
 
 
 def resolve(
-    flags: Mapping[str, Setting],
-    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Setting], environ: Mapping[str, str] | None = None
 ) -> dict[str, Resolved]:
     """Return what every key is set to.
 

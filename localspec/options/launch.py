@@ -42,13 +42,7 @@ def abilities(server: str | None) -> Abilities:
     """Return what the engine can do that a server on the network is, or where there is none, one of this machine."""
     if server is None:
         return Abilities()
-    return Abilities(
-        local_files=False,
-        draft=False,
-        resize=False,
-        stop_loops=False,
-        at=server,
-    )
+    return Abilities(local_files=False, draft=False, resize=False, stop_loops=False, at=server)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,23 +21,11 @@ THINK = ("on", "off", "low", "medium", "high")
 """How a reasoning model may think; a number is the most tokens of its thoughts."""
 THINK_VARIABLES = ("enable_thinking", "thinking", "reasoning_effort", "thinking_budget")
 """Variables of templates that `think` sets."""
-OWN_VARIABLES = frozenset(
-    [
-        "messages",
-        "tools",
-        "functions",
-        "documents",
-        "add_generation_prompt",
-        "bos_token",
-        "eos_token",
-        "date_string",
-        "datetime",
-        "strftime_now",
-        "raise_exception",
-        "loop",
-        "self",
-    ]
+_OWN_NAMES = (
+    "messages tools functions documents add_generation_prompt bos_token eos_token date_string datetime strftime_now"
+    " raise_exception loop self"
 )
+OWN_VARIABLES = frozenset(_OWN_NAMES.split())
 """Those that say the conversation, the model's file and the clock."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 _NO_SENSE = "most answers make no sense"

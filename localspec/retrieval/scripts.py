@@ -16,25 +16,8 @@ _RUN = re.compile(f"[{_HAN}{_KANA}{_OTHERS}]+|[{_WITH_MARKS}]+")
 _WIDE = re.compile(r"[\uff01-\uff9f]+")
 _WORD = re.compile(r"\w+")
 _HIRAGANA = re.compile(r"[\u3041-\u3096\u309d-\u309f]+")
-_ASKING = frozenset(
-    [
-        "什么",
-        "怎么",
-        "么样",
-        "如何",
-        "哪里",
-        "哪个",
-        "哪些",
-        "多少",
-        "为什",
-        "是否",
-        "请问",
-        "可以",
-        "是什",
-        "的是",
-        "有什",
-    ]
-)
+_ASKING_PAIRS = "什么 怎么 么样 如何 哪里 哪个 哪些 多少 为什 是否 请问 可以 是什 的是 有什"
+_ASKING = frozenset(_ASKING_PAIRS.split())
 
 
 def searchable(text: str) -> str:

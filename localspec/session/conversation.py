@@ -16,13 +16,7 @@ from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.database import Unsaved
 from localspec.history.recorder import ReplyRecorder
-from localspec.history.records import (
-    Mark,
-    StoredConversation,
-    StoredMessage,
-    content_of,
-    tags_of,
-)
+from localspec.history.records import Mark, StoredConversation, StoredMessage, content_of, tags_of
 from localspec.messages import Message
 from localspec.session.citing import NumberedPassage, passages_in
 from localspec.session.compaction import (

@@ -4,22 +4,12 @@ import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from localspec.display import printable
 from localspec.messages import DocumentPart, Message
 from localspec.options import PASSAGE_TOKENS
-from localspec.session.citing import (
-    PassageText,
-    as_documents,
-    nothing_fits,
-    passages_in,
-    within,
-)
+from localspec.session.citing import PassageText, as_documents, nothing_fits, passages_in, within
 from localspec.storage.paths import brief
-
-if TYPE_CHECKING:
-    pass
 
 _MENTION = re.compile(r"@([a-z0-9][a-z0-9._-]*)\s+(?=\S)")
 _LOOKED_AT = 20

@@ -160,13 +160,9 @@ def add_trained(report: Report, records: Records, name: str, how: str, trained_s
     report.trained[name] = how, make_report(records._replace(replies=its), since_s)
 
 
-def _hour(reply: ReplyRecord) -> int:
-    return int(reply.at // _HOUR_S)
-
-
 def _sum_up(report: Report, replies: Sequence[ReplyRecord]) -> None:
     """Sum replies up by all that they, or their rounds, belong to."""
-    hours = [_hour(each) for each in replies]
+    hours = [int(each.at // _HOUR_S) for each in replies]
     span = max(hours, default=0) - min(hours, default=0)
     step = next((each for each in _STEPS_H if span / each < _MOST_POINTS), _STEPS_H[-1])
     report.step_s = step * _HOUR_S

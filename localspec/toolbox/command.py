@@ -15,13 +15,7 @@ from pathlib import Path
 
 from localspec.display import printable
 from localspec.toolbox import confined
-from localspec.toolbox.confined import (
-    STOPPED,
-    TOO_MANY,
-    TOO_MUCH_DISK,
-    TOO_MUCH_MEMORY,
-    Confines,
-)
+from localspec.toolbox.confined import STOPPED, TOO_MANY, TOO_MUCH_DISK, TOO_MUCH_MEMORY, Confines
 from localspec.toolbox.hidden import hidden_paths
 
 _LOOK_S = 0.02

@@ -47,7 +47,7 @@ class FileText:
     @property
     def lines(self) -> list[str]:
         """The lines as compilers, git and grep count them: a form feed ends none."""
-        return lines_of(self.text)
+        return self.text.removesuffix("\n").split("\n") if self.text else []
 
     def count(self, old: str) -> int:
         """Return how often a text occurs in it, whatever ends its lines."""
@@ -86,11 +86,6 @@ class FileText:
                 return place + at
             place, at = place + len(part) + 2, at - len(part) - 1
         return len(self.original)
-
-
-def lines_of(text: str) -> list[str]:
-    """Return the lines of a text that line feeds end."""
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def diff_lines(content: bytes, name: str) -> list[str]:

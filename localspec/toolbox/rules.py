@@ -64,7 +64,8 @@ class Rule:
         path, start = subject.casefold(), self.subject.casefold().rstrip("/")
         if "/" in start:
             return _below(path, start)
-        return any(_below(path[at:], start) for at in _part_starts(path))
+        parts = path.split("/")
+        return any(_below("/".join(parts[at:]), start) for at in range(len(parts)))
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -113,10 +114,6 @@ def _words(command: str) -> list[str]:
 def _begins(command: str, words: str) -> bool:
     wanted = _words(words)
     return _words(command)[: len(wanted)] == wanted
-
-
-def _part_starts(path: str) -> list[int]:
-    return [0, *(at + 1 for at, letter in enumerate(path) if letter == "/")]
 
 
 def _below(path: str, start: str) -> bool:

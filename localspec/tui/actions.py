@@ -208,9 +208,8 @@ async def when_nearly_full(front: Front) -> None:
             "summarised; earlier messages stay in the history, /compact edit changes the summary"
         )
         return
-    if compacts == "off" or (
-        compacts == "auto" and talk.has_tried_summary
-    ):  # another would gain nothing
+    # After one that was tried, another would gain nothing.
+    if compacts == "off" or (compacts == "auto" and talk.has_tried_summary):
         return
     advice = front.session.advice()
     if not advice:

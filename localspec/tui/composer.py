@@ -19,12 +19,7 @@ from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from localspec.display import clean_input, clean_line
-from localspec.session.attachments import (
-    completions,
-    dragged_mentions,
-    mentions,
-    pasted_alone,
-)
+from localspec.session.attachments import completions, dragged_mentions, mentions, pasted_alone
 from localspec.tui.commands import BY_NAME, goes_on, matching
 from localspec.tui.keys import IN_COMPOSER
 
@@ -415,9 +410,7 @@ class Entry(Vertical):
         self._list.display = self.list_open = bool(possible)
         self._more.display = len(possible) > _ROWS
         labels = [each.label for each in possible]
-        if (
-            self.size.width < _ROOM_FOR_ARGUMENTS
-        ):  # what a command does says more than what it takes
+        if self.size.width < _ROOM_FOR_ARGUMENTS:  # what it does says more than what it takes
             labels = [each.split()[0] if each.startswith("/") else each for each in labels]
         width = max(map(len, labels), default=0)
         rows = zip(labels, possible, strict=True)

@@ -136,9 +136,7 @@ class Exchange:
     @property
     def context_tokens(self) -> int:
         """Tokens of context in use."""
-        if (
-            self.finished is not None and self.finished.reply.drafter == SERVER
-        ):  # which counted last
+        if self.finished is not None and self.finished.reply.drafter == SERVER:  # it counted last
             return self.finished.reply.prompt_tokens + self.tokens
         return (0 if self.started is None else self.started.prompt_tokens) + self.tokens
 

@@ -17,7 +17,7 @@ from localspec.plan.memory import kv_bytes
 from localspec.resources import free_ram_bytes
 from localspec.session.model_lines import line
 from localspec.session.model_list import ModelRow, choices, measured_choices
-from localspec.tui.sheets import ListSheet, SheetRow
+from localspec.tui.sheets import ListSheet, SheetRow, having
 
 _MOST_OF_FREE = 0.5
 
@@ -117,5 +117,4 @@ class Picker(ListSheet):
         self._words = words
         width = max((len(each.name) for each in self._pairs), default=0)
         lines = [(e.name, line(e, width, loaded=e.name == self._loaded)) for e in self._pairs]
-        rows = [SheetRow(name, line) for name, line in lines] or [_NONE]
-        return [row for row in rows if all(e in row.text.lower() for e in words.lower().split())]
+        return having([SheetRow(*each) for each in lines] or [_NONE], words)

@@ -72,11 +72,12 @@ class Lines:
 
     # What commands need.
 
-    def report(self, text: str) -> None:
-        """Write one line of news."""
-        self.out.write(self._wrapping.flush())
-        self.out.flush()
-        self._note(wrapped(f"localspec: {clean_line(text)}", self.err))
+    def report(self, *texts: str) -> None:
+        """Write lines of news."""
+        for text in texts:
+            self.out.write(self._wrapping.flush())
+            self.out.flush()
+            self._note(wrapped(f"localspec: {clean_line(text)}", self.err))
 
     def copy(self, text: str) -> None:
         """Write a text where answers go, without line feeds that are not in it."""
@@ -136,8 +137,7 @@ class Lines:
 
     def edit(self, number: int, text: str) -> None:
         """Write a question, and how to change it."""
-        self.report(f"question {number}: {text}")
-        self.report(f"to change it: /edit {number} TEXT")
+        self.report(f"question {number}: {text}", f"to change it: /edit {number} TEXT")
 
     def write(self, text: str) -> None:
         """Write what can be typed, with a change."""
@@ -174,8 +174,7 @@ class Lines:
         take: Callable[[str], Awaitable[None]],  # noqa: ARG002 - the user types it
     ) -> None:
         """List names and hints; the user gives one to the same command."""
-        for name, hint in hints.items():
-            self.report(f"{title}: {name} · {hint}")
+        self.report(*(f"{title}: {name} · {hint}" for name, hint in hints.items()))
 
     def choose_model(self) -> None:
         """List the pairs."""
@@ -196,15 +195,13 @@ class Lines:
     def show_history(self, words: str) -> None:
         """List conversations, with the numbers that open and delete them."""
         stored = self.session.talk.history.conversations(words)
-        for each in stored:
-            self.report(f"{each.id} {each.title or 'untitled'} {each.excerpt}")
         advice = "/history N opens one, /history delete N deletes it"
-        self.report(advice if stored else "nothing matches")
+        lines = (f"{each.id} {each.title or 'untitled'} {each.excerpt}" for each in stored)
+        self.report(*lines, advice if stored else "nothing matches")
 
     def show_settings(self) -> None:
         """List the settings."""
-        for line in self.session.settings.lines():
-            self.report(line)
+        self.report(*self.session.settings.lines())
 
     def show_stats(self) -> None:
         """Write what drafting did."""
@@ -223,8 +220,7 @@ class Lines:
 
     def show_help(self) -> None:
         """List the commands."""
-        for each in COMMANDS:
-            self.report(f"{f'/{each.name} {each.usage}':<28} {each.about}")
+        self.report(*(f"{f'/{e.name} {e.usage}':<28} {e.about}" for e in COMMANDS))
 
     def toggle_thoughts(self) -> None:
         """Show the thoughts of answers from now on, or hide them."""
@@ -258,13 +254,10 @@ class Lines:
             case Finished():
                 calls = event.message.calls
                 self._write("\n" * bool(calls and event.reply.text))
-                for each in calls:
-                    self.report(call_line(each))
+                self.report(*map(call_line, calls))
             case StoredMessage():
                 result = message_text(event)
-                self.report(result.heading)
-                for line in shortened_lines(result.text):
-                    self.report(f"  {line}")
+                self.report(result.heading, *(f"  {e}" for e in shortened_lines(result.text)))
             case _ if work is not None and event is work.question:
                 # While a person types, Ctrl-C is no matter of the loop.
                 before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -272,8 +265,6 @@ class Lines:
                     work.ask(self.report, lambda text: self._note(clean(text)), self.ask)
                 finally:
                     signal.signal(signal.SIGINT, before)
-            case _:
-                pass
 
     def _report_failure(self, failure: LocalspecError) -> None:
         """Report why there is no answer, unless it was reported when it happened."""
@@ -298,9 +289,7 @@ class Lines:
             note = message_text(last, passages=talk.passages).note
         if not self.quiet and note:
             *cited, figures = note.splitlines()
-            for each in cited:
-                self.report(each)
-            self.report(f"{figures} · seed {done.reply.seed}")
+            self.report(*cited, f"{figures} · seed {done.reply.seed}")
 
     def _write(self, text: str, *, is_prose: bool = True) -> None:
         text = clean(text) if self.terminal else text
@@ -317,13 +306,7 @@ class Lines:
         await asyncio.sleep(0)  # it is requested then
         if (work := self.session.work) is not None:
             work.wait()
-            for note in work.notes:
-                self.report(note)
-
-    def report_news(self) -> None:
-        """Write what has happened beside the answers."""
-        for note in self.session.news():
-            self.report(note)
+            self.report(*work.notes)
 
     async def attempt(self, text: str) -> None:
         """Run a command, or send a question and write its answer; report what cannot be done."""
@@ -334,14 +317,12 @@ class Lines:
             else:
                 question = unquoted(text)
                 if with_mentions(question, self.session.folder) != question:
-                    await (
-                        self.session.loads.wait()
-                    )  # a path is a mention where the model takes such
-                for note in self.session.ask(question):
-                    self.report(note)
+                    # A path is a mention where the model takes such.
+                    await self.session.loads.wait()
+                self.report(*self.session.ask(question))
                 # A line may hold the name of a file that nobody meant.
-                for each in attached_lines(self.session.talk.messages[-1].message):
-                    self.report(f"attached: {each}")
+                lines = attached_lines(self.session.talk.messages[-1].message)
+                self.report(*(f"attached: {each}" for each in lines))
                 await self.show_answer()
         except LocalspecError as error:
             self.report(str(error))
@@ -350,7 +331,7 @@ class Lines:
             what = error.filename or "reading or writing failed"
             self.report(f"{what}: {error.strerror or error}")
             self.code = 1
-        self.report_news()
+        self.report(*self.session.news())
 
 
 def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> int:
@@ -362,12 +343,12 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
         greets: whether to report which model answers, and how to get help.
     """
     session = front.session
-    front.report_news()
+    front.report(*session.news())
     if session.talk.conversation is not None:
         front.report(session.talk.continuing)
     with asyncio.Runner() as runner:
         runner.run(front.start())
-        front.report_news()
+        front.report(*session.news())
         if greets:
             front.report(
                 f"chatting with {session.models.title}; /help lists the commands, Ctrl-D quits"

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any
 
 from rich.console import Group
@@ -39,6 +40,7 @@ from localspec.tui.sheets import (
     ListSheet,
     SheetRow,
     TextSheet,
+    having,
 )
 
 _CONTEXT_IS_FULL = (
@@ -290,11 +292,7 @@ class Screens(App[None]):
         async def taken() -> None:
             await take(microphone.wav())
 
-        async def ended(wanted: bool | None) -> None:
-            if wanted:
-                await self.attempt(taken())
-
-        self.push_screen(ListenSheet(microphone), ended)
+        self._open(ListenSheet(microphone), lambda _: self.attempt(taken()))
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
@@ -324,31 +322,27 @@ class Screens(App[None]):
         self, title: str, hints: Mapping[str, str], take: Callable[[str], Awaitable[None]]
     ) -> None:
         """Show a list of names, and take what is chosen."""
-
-        async def chosen(name: str | None) -> None:
-            if name:
-                await self.attempt(take(name))
-
         rows = [SheetRow(name, name, hint) for name, hint in hints.items()]
-        self.push_screen(ListSheet(title, rows), chosen)
+        self._open(ListSheet(title, rows), lambda name: self.attempt(take(name)))
+
+    def _open(self, sheet: Screen[Any], take: Callable[[Any], Any]) -> None:
+        """Show a sheet, and take what it returns, unless that is nothing."""
+        self.push_screen(sheet, lambda result: take(result) if result else None)
 
     def choose_model(self) -> None:
         """Show the models, and ask whether the chosen one is meant from now on."""
         from localspec.tui.picker import Picker  # noqa: PLC0415 - numpy comes with it
 
-        async def taken(when: str | None, name: str) -> None:
-            if when is not None:
-                await self.run_command("model", name)
+        async def taken(when: str, name: str) -> None:
+            await self.run_command("model", name)
             if when == "default":
                 await self.run_command("set", f"model {name}")
 
-        def chosen(name: str | None) -> None:
-            if name:
-                sheet = ListSheet(f"Load {name}", _WHEN)
-                self.push_screen(sheet, lambda when: taken(when, name))
+        def chosen(name: str) -> None:
+            self._open(ListSheet(f"Load {name}", _WHEN), lambda when: taken(when, name))
 
         models = self.session.models
-        self.push_screen(Picker(models.name, offline=models.usual.offline), chosen)
+        self._open(Picker(models.name, offline=models.usual.offline), chosen)
 
     def find(
         self,
@@ -358,19 +352,9 @@ class Screens(App[None]):
         marked: str = "",
     ) -> None:
         """Let the user find one of some rows by the words in it, in any order."""
-
-        def having(words: str) -> list[SheetRow]:
-            return [
-                each for each in rows if all(w in each.text.lower() for w in words.lower().split())
-            ]
-
-        def taken(name: str | None) -> None:
-            if name:
-                chosen(name)
-
         if not isinstance(self.screen, ModalScreen):
-            sheet = ListSheet(title, rows, marked=marked, search=having, plain=True)
-            self.push_screen(sheet, taken)
+            search = partial(having, rows)
+            self._open(ListSheet(title, rows, marked=marked, search=search, plain=True), chosen)
 
     def choose_theme(self, name: str) -> None:
         """Change the colours, or report which there are; without a name, show them."""
@@ -417,11 +401,8 @@ class Screens(App[None]):
                 line = LineSheet(name, self.session.settings.text_of(name), ABOUT[name])
                 self.push_screen(line, lambda text: change(name, text))
 
-        values = [f"{name:<18} {self.session.settings.text_of(name):<9}" for name in SETTINGS]
-        rows = [
-            SheetRow(name, f"{value}  {ABOUT[name]}")
-            for name, value in zip(SETTINGS, values, strict=True)
-        ]
+        values = {name: self.session.settings.text_of(name) for name in SETTINGS}
+        rows = [SheetRow(n, f"{n:<18} {each:<9}  {ABOUT[n]}") for n, each in values.items()]
         title, keys = "Settings of this conversation", "Enter edits · Esc closes"
         self.push_screen(ListSheet(title, rows, keys=keys, marked=marked, plain=True), chosen)
 

@@ -2,13 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Coroutine,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +18,7 @@ from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.session.attachments import read_prediction
 from localspec.session.compaction import LEAST_SHARE, NEARLY_FULL, is_request, options_for
-from localspec.session.conversation import (
-    SavedConversation,
-    StoredMessage,
-    Unsaved,
-)
+from localspec.session.conversation import SavedConversation, StoredMessage, Unsaved
 from localspec.session.documents import Docs
 from localspec.tui.exchange import Exchange, ReplySaver
 from localspec.tui.models import LoadQueue, Models
@@ -116,9 +106,8 @@ class Session:
         self.exchange: Exchange | None = None
         self.gains: list[Gain] = []
         self.waiting: list[str] = []
-        self._before_edit: dict[
-            int, int
-        ] = {}  # by questions that were asked instead: the message that was last
+        # By questions that were asked instead: the message that was last.
+        self._before_edit: dict[int, int] = {}
         self._gate, self._own, self._prediction = gate, own, prediction
         self._answers = False
         self._set_aside: int | None = None
@@ -475,8 +464,6 @@ class Session:
             case Finished():
                 self._saver.finish(event, exchange, target)
                 self._finish(event, exchange)
-            case _:
-                pass
 
     def _finish(self, done: Finished, exchange: Exchange) -> None:
         again = done.reply.only_thoughts

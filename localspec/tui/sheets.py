@@ -37,6 +37,11 @@ class SheetRow:
     hint: str = ""
 
 
+def having(rows: Sequence[SheetRow], words: str) -> list[SheetRow]:
+    """Return the rows with all of some words, in any order."""
+    return [row for row in rows if all(each in row.text.lower() for each in words.lower().split())]
+
+
 class Frame(Vertical):
     """What a sheet is in.
 

@@ -223,14 +223,13 @@ def prepare() -> None:
 
 
 def _on_any_ground(segment: Segment) -> Segment:
-    """Return a segment on the ground of its widget, where Rich put it on the terminal's own."""
-    style = segment.style
-    if style is None or style.bgcolor is None or not style.bgcolor.is_default:
-        return segment
-    return Segment(segment.text, _groundless(style), segment.control)
+    return Segment(segment.text, segment.style and _groundless(segment.style), segment.control)
 
 
 @lru_cache(1024)
 def _groundless(style: Style) -> Style:
+    """Return a style on the ground of the widget, where Rich put it on the terminal's own."""
+    if style.bgcolor is None or not style.bgcolor.is_default:
+        return style
     names = ("color", "bold", "dim", "italic", "underline", "strike", "reverse")
     return Style(**{name: getattr(style, name) for name in names})

@@ -103,11 +103,7 @@ class AskTools:
     """
 
     def __init__(
-        self,
-        pool: ModelPool,
-        catalogue: Catalogue,
-        loading: LoadWatch,
-        gate: str = "",
+        self, pool: ModelPool, catalogue: Catalogue, loading: LoadWatch, gate: str = ""
     ) -> None:
         self._pool = pool
         self._catalogue = catalogue

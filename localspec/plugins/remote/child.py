@@ -61,8 +61,6 @@ class Program:
                     asyncio.get_running_loop().call_soon(task.cancel)
             case Request() | Count() | Tokenize() | Detokenize() | Embed():
                 self._start(command.id, self._answer(command))
-            case _:
-                pass
 
     async def end(self) -> None:
         """End everything; servers end their work with the connections."""

@@ -158,13 +158,6 @@ def key_of(file: str | None) -> str:
     return key
 
 
-def _is_open(file: str | None) -> bool:
-    """Return whether other users may read a file of a key."""
-    return file is not None and bool(
-        Path(file).expanduser().stat().st_mode & (stat.S_IRGRP | stat.S_IROTH)
-    )
-
-
 class Client:
     """One server.
 
@@ -238,8 +231,8 @@ class Client:
         notes += [drafting] if drafting else []
         if self._key and self._base.startswith("http:") and not is_here(self._base):
             notes.append("the key goes there over http, which others may read: use https")
-        if _is_open(self._options.server_key_file):
-            name = self._options.server_key_file
+        name, others_read = self._options.server_key_file, stat.S_IRGRP | stat.S_IROTH
+        if name is not None and Path(name).expanduser().stat().st_mode & others_read:
             notes.append(f"--server-key-file {name} is open to other users: run `chmod 600` on it")
         return Ready(
             _name(self.model),

@@ -147,18 +147,14 @@ class LocalDrafts:
         chooser = Chooser(opening.sampling, Noise(opening.seed), prediction=prediction)
         widths = tuple(range(1, len(opening.pass_s) + 1))
         costs = self.pass_costs = PassCosts(widths, opening.pass_s)
+        # What drafts has learnt from earlier answers.
+        self._kept = self._kept or self._made_drafters(costs)
         answer = AnswerDrafts(
-            *(link, opening.prompt, chooser, costs, trip_s, self._drafters(costs), self._made),
+            *(link, opening.prompt, chooser, costs, trip_s, self._kept, self._made),
             ahead=self._ahead,
         )
         answer.read()
         answer.run()
-
-    def _drafters(self, costs: PassCosts) -> Drafters:
-        """Return what drafts, and what it learnt from earlier answers."""
-        if self._kept is None:
-            self._kept = self._made_drafters(costs)
-        return self._kept
 
     def _made_drafters(self, costs: PassCosts) -> Drafters:
         runtime = self._runtime

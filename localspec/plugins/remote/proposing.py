@@ -161,11 +161,7 @@ class AnswerDrafts:
         self._link, self._text, self._chooser = _Link(connection), list(prompt), chooser
         self._costs, self._trip_s, self._ahead = RunningCosts(costs), trip_s, ahead
         self._most = min(LONGEST_DRAFT, costs.widths[-1] - 1)
-        self._lookup, self._model, self._ledger = (
-            drafters.lookup,
-            drafters.model,
-            drafters.ledger,
-        )
+        self._lookup, self._model, self._ledger = drafters.lookup, drafters.model, drafters.ledger
         self._passes, self._chain = passes, _Chain()
         self._is_idle = self._more = False
 

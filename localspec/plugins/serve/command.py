@@ -239,12 +239,7 @@ async def served_here(
     catalogue = Catalogue(models, settings.reply_of, serving.pin)
     closing = Closing(pool)
     service = Service(
-        pool,
-        catalogue,
-        int(time.time()),
-        models[0],
-        serving.tool_rules,
-        folder=serving.media_path,
+        pool, catalogue, int(time.time()), models[0], serving.tool_rules, folder=serving.media_path
     )
     server = _server(service, metrics, _guard(keys, gate, serving), closing)
     addresses = tuple(map(_address, listeners))
@@ -387,10 +382,7 @@ def _model_pool(
     """Return what has engines; all their notices are counted, and shown as far as they concern loading."""
     noted: dict[str, tuple[str, ...]] = {}  # by model: memory that is short changes them
     asked = click.get_current_context().get_parameter_source("parallel")
-    usual = Load(
-        parallel=serving.parallel,
-        at_most=asked is ParameterSource.DEFAULT,
-    )
+    usual = Load(parallel=serving.parallel, at_most=asked is ParameterSource.DEFAULT)
 
     def backend_of(model: ServedModel) -> Backend:
         name = model.name

@@ -13,9 +13,8 @@ from localspec.api import Finished, Reply, StopReason, Text
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta, Echo, TokenLogprob
 from localspec.chat.reply_figures import speculation, timings
 from localspec.display import drafting_text
-from localspec.messages import ToolCall
+from localspec.messages import ToolCall, call_to_json
 from localspec.plugins.serve.answering import AnswerForm, Body, PromptProgress
-from localspec.plugins.serve.tools import openai_call
 
 CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
 """Why an answer may end before its end."""
@@ -174,7 +173,7 @@ class ChatForm(CompletionForm):
         content: str | None = reply.text
         if reply.calls:
             content = content or None
-            more["tool_calls"] = [openai_call(each) for each in reply.calls]
+            more["tool_calls"] = [call_to_json(each) for each in reply.calls]
         message = {"role": "assistant", "content": content, "refusal": None, **more}
         return {"message": message, "logprobs": self._likely(texts)}
 
@@ -186,7 +185,7 @@ class ChatForm(CompletionForm):
                 return {"delta": delta, "logprobs": self._likely([event])}
             case CallBegun(id=name):
                 self._calls[at] = self._calls.get(at, -1) + 1
-                call = openai_call(ToolCall(name, event.name, ""))
+                call = call_to_json(ToolCall(name, event.name, ""))
             case CallDelta(text=text):
                 call = {"function": {"arguments": text}}
             case _:
@@ -245,10 +244,7 @@ class TextForm(CompletionForm):
 def likely(texts: Sequence[Text | Echo]) -> list[dict[str, Any]]:
     """Return the logprobs of an answer's tokens, those of thoughts not among them."""
     return [
-        {
-            **_token(each.piece, each.logprob),
-            "top_logprobs": [_token(*other) for other in each.top],
-        }
+        {**_token(each.piece, each.logprob), "top_logprobs": [_token(*other) for other in each.top]}
         for text in texts
         if isinstance(text, Text) and not text.thinking
         for each in text.logprobs

@@ -53,10 +53,7 @@ def has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
     if wanted_ctx not in {usual_ctx, n_ctx} and not roomy:
         return False
     alike = replace(
-        wanted,
-        offline=loaded.offline,
-        fit=loaded.fit,
-        load=replace(wanted.load, n_ctx=usual_ctx),
+        wanted, offline=loaded.offline, fit=loaded.fit, load=replace(wanted.load, n_ctx=usual_ctx)
     )
     if wanted.draft == OFF:
         alike = replace(

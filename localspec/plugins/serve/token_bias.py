@@ -23,13 +23,9 @@ async def biases_by_id(given: GivenBiases | None, service: Service) -> dict[str,
     biases = dict[str, float]()
     for token, bias in given.items() if isinstance(given, dict) else given:
         number = float(bias) if not isinstance(bias, bool) else 0.0 if bias else _BAN
-        if _is_id(token):
+        if isinstance(token, int) or token.strip().removeprefix("-").isdecimal():
             biases[str(token)] = number
             continue
         ids = (await service.tokens(Tokenize(0, str(token), add_special=False))).tokens
         biases |= dict.fromkeys(map(str, ids), number)
     return biases
-
-
-def _is_id(token: int | str) -> bool:
-    return isinstance(token, int) or token.strip().removeprefix("-").isdecimal()

@@ -138,12 +138,6 @@ def _policy(choice: Any, known: Collection[str], parallel: bool) -> CallPolicy:
     return CallPolicy(None if names is None else tuple(names), choice=kind, parallel=parallel)
 
 
-def openai_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call as a chat completion has it."""
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
-
-
 def anthropic_messages(messages: Sequence[Any], *, sees: bool = False) -> Iterator[Any]:
     """Yield messages of Anthropic's in OpenAI's form: calls, results and thoughts are blocks there, and none here.
 
@@ -215,10 +209,7 @@ def _is_picture(part: Any) -> bool:
 
 def _call_of_block(block: dict[str, Any]) -> dict[str, Any]:
     arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
-    return {
-        "id": block.get("id"),
-        "function": {"name": block.get("name"), "arguments": arguments},
-    }
+    return {"id": block.get("id"), "function": {"name": block.get("name"), "arguments": arguments}}
 
 
 def arguments_object(call: ToolCall) -> Any:

@@ -58,9 +58,8 @@ class _ReplyWriter:
         self._writer, self._owner = writer, owner
         self._gate, self._ledger = usual_gate().text(), Ledger[int]()
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._texts: list[list[int]] = [
-            []
-        ]  # the first goes on where the last that was written ends
+        # The first goes on where the last that was written ends.
+        self._texts: list[list[int]] = [[]]
         self._after: int | None = None
         self._written_s = writer.clock()
 

@@ -116,8 +116,7 @@ def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool)
             f"anyone who reaches {address} can use, crash and eavesdrop on this worker: llama.cpp's RPC has no password "
             "and no encryption, and its authors call it insecure"
         )
-    for line in lines:
-        notice(printable(line))
+    notice(*map(printable, lines))
 
 
 def _free(device: Device) -> str:
