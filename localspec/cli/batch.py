@@ -21,21 +21,8 @@ from localspec.batch.request import Form
 from localspec.batch.source import FORMATS, Format, ReadAhead, Source
 from localspec.chat.request import at_once
 from localspec.cli import INTERRUPTED
+from localspec.cli import options as cli
 from localspec.cli.interrupt import Interrupts, code_of
-from localspec.cli.options import (
-    SectionedCommand,
-    Settings,
-    flag,
-    flags,
-    gate_option,
-    is_typed,
-    option_flags,
-    own_option,
-    parallel_count,
-    switch,
-    with_settings,
-    workload_option,
-)
 from localspec.cli.progress import ProgressLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import counted, duration_text, notice
@@ -81,25 +68,25 @@ class BatchFlags:
         parallel: Lines to answer at a time; auto: as many as are faster and fit in memory. Default: 1.
     """
 
-    output: str = flag("-o", "--output", "FILE", default="-")
-    resume: bool = switch()
-    retry_failed: bool = switch()
-    mix_receipts: bool = switch()
-    unordered: bool = switch()
-    format: Format | None = flag(type=click.Choice(list(FORMATS)))
-    template: str | None = flag("FILE")
-    field: str | None = flag("NAME")
-    system: str | None = flag("TEXT")
-    raw: bool = switch()
-    quiet: bool = switch("-q", "--quiet")
-    parallel: int | None = flag("N|auto", default="1", callback=parallel_count)
+    output: str = cli.flag("-o", "--output", "FILE", default="-")
+    resume: bool = cli.switch()
+    retry_failed: bool = cli.switch()
+    mix_receipts: bool = cli.switch()
+    unordered: bool = cli.switch()
+    format: Format | None = cli.flag(type=click.Choice(list(FORMATS)))
+    template: str | None = cli.flag("FILE")
+    field: str | None = cli.flag("NAME")
+    system: str | None = cli.flag("TEXT")
+    raw: bool = cli.switch()
+    quiet: bool = cli.switch("-q", "--quiet")
+    parallel: int | None = cli.flag("N|auto", default="1", callback=cli.parallel_count)
 
     @property
     def resumes(self) -> bool:
         """Whether an output that is there is continued."""
         return self.resume or self.retry_failed or self.mix_receipts
 
-    def form(self, settings: Settings) -> Form:
+    def form(self, settings: cli.Settings) -> Form:
         """Return how lines become prompts.
 
         Raises:
@@ -107,7 +94,7 @@ class BatchFlags:
         """
         if self.raw and self.system is not None:
             raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
-        if self.raw and is_typed("think"):
+        if self.raw and cli.is_typed("think"):
             raise UsageError("--raw and --think cannot be combined: raw text has no chat template")
         if self.template is not None and self.field is not None:
             raise UsageError(
@@ -122,10 +109,10 @@ class BatchFlags:
         return Form(settings.reply, template, self.field, self.system, self.raw, settings.gate)
 
 
-@click.command(cls=SectionedCommand)
+@click.command(cls=cli.SectionedCommand)
 @click.argument("source")
-@flags(batching=BatchFlags)
-@option_flags(
+@cli.flags(batching=BatchFlags)
+@cli.option_flags(
     "models",
     "server",
     "exact",
@@ -136,11 +123,11 @@ class BatchFlags:
     exact="Give exactly the same text with any --draft and any earlier lines; slower, reuses nothing.",
     seed="Seed of the run; each line derives its own from it. Default: random.",
 )
-@gate_option
-@own_option
-@workload_option
-@with_settings
-def batch(source: str, settings: Settings, batching: BatchFlags, workload: str | None) -> int:
+@cli.gate_option
+@cli.own_option
+@cli.workload_option
+@cli.with_settings
+def batch(source: str, settings: cli.Settings, batching: BatchFlags, workload: str | None) -> int:
     """Answer every line of SOURCE, a file or `-` for stdin, each exactly once.
 
     A line is {"prompt": …}, {"messages": […]}, or OpenAI's batch form, {"custom_id": …, "body":

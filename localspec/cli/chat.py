@@ -4,28 +4,16 @@ from typing import Any
 
 import click
 
-from localspec.cli.options import (
-    SectionedCommand,
-    Settings,
-    complete_models,
-    flags,
-    gate_option,
-    is_model,
-    option_flags,
-    own_option,
-    prediction_option,
-    require_model,
-    with_settings,
-)
+from localspec.cli import options as cli
 from localspec.cli.prompt import DocsFlags, SystemFlags, continue_option
 from localspec.cli.tools import ChatFlags, ToolFlags
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags(
+@click.command(cls=cli.SectionedCommand)
+@click.argument("word", metavar="[MODEL]", required=False, shell_complete=cli.complete_models)
+@cli.option_flags(
     "models",
     "server",
     "exact",
@@ -43,15 +31,15 @@ from localspec.models.registry import load_registry
     is_flag=True,
     help="Print lines, no screens: for screen readers, pipes and dumb terminals.",
 )
-@flags(system=SystemFlags, docs=DocsFlags, tools=ToolFlags)
-@prediction_option
-@gate_option
-@own_option
+@cli.flags(system=SystemFlags, docs=DocsFlags, tools=ToolFlags)
+@cli.prediction_option
+@cli.gate_option
+@cli.own_option
 @click.option("-q", "--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
-@with_settings
+@cli.with_settings
 def chat(
     word: str | None,
-    settings: Settings,
+    settings: cli.Settings,
     go_on: str | None,
     prediction: str | None,
     plain: bool,
@@ -69,13 +57,13 @@ def chat(
     from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - its help needs none of it
 
     is_title = go_on and not go_on.removeprefix("#").isdecimal()
-    if word is None and go_on and is_title and is_model(go_on, load_registry()):
+    if word is None and go_on and is_title and cli.is_model(go_on, load_registry()):
         word, go_on = go_on, ""
     if word is not None:
         if settings.named_model:
             raise UsageError(f"{word!r} and an option both name a model: give one of them")
         known = settings.can.local_files
-        settings = settings.with_model(require_model(word) if known else word)
+        settings = settings.with_model(cli.require_model(word) if known else word)
     return start_chat(
         settings, ChatFlags(**given), go_on=go_on, prediction=prediction, plain=plain, quiet=quiet
     )

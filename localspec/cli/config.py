@@ -7,13 +7,7 @@ from typing import TypeVar
 
 import click
 
-from localspec.cli.options import (
-    CommandGroup,
-    complete_keys,
-    gate_rules,
-    json_option,
-    require_model,
-)
+from localspec.cli import options as cli
 from localspec.cli.progress import print_json
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, MODELS, Setting, as_written, from_variable
@@ -41,7 +35,7 @@ _FILES, _NO_FILES = {"gate", "mmproj", "draft_lora", "server_key_file"}, {"usual
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=cli.CommandGroup,
     invoke_without_command=True,
     also={**dict.fromkeys(("list", "ls"), "show"), **dict.fromkeys(("remove", "rm"), "unset")},
 )
@@ -63,8 +57,8 @@ def config(context: click.Context) -> None:
 
 
 @config.command()
-@click.argument("name", required=False, shell_complete=complete_keys)
-@json_option
+@click.argument("name", required=False, shell_complete=cli.complete_keys)
+@cli.json_option
 def show(name: str | None, json_: bool) -> None:
     """Print every setting, or NAME alone, its value and its origin."""
     if json_:
@@ -95,7 +89,7 @@ def _alone(settings: dict[str, T], name: str | None) -> dict[str, T]:
 
 
 @config.command()
-@click.argument("name", shell_complete=complete_keys)
+@click.argument("name", shell_complete=cli.complete_keys)
 def get(name: str) -> None:
     """Print the value of NAME alone, empty if it has none."""
     settings = _in_effect()
@@ -123,7 +117,7 @@ def _in_effect() -> dict[str, tuple[object, str]]:
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
-@click.argument("name", shell_complete=complete_keys)
+@click.argument("name", shell_complete=cli.complete_keys)
 @click.argument("value")
 def set_(name: str, value: str) -> None:
     """Set NAME to VALUE in your settings file.
@@ -131,7 +125,7 @@ def set_(name: str, value: str) -> None:
     NAME is one that `localspec config show` lists, or `model`, your default model.
     """
     if name == MODEL:
-        overruled_by = keep_model(load_registry().chosen(require_model(value)))
+        overruled_by = keep_model(load_registry().chosen(cli.require_model(value)))
         say(f"{value} is now your default model, in {shown(user_file())}")
     else:
         # It is read from other folders, too.
@@ -179,7 +173,7 @@ def _missing(name: str, value: Setting) -> Iterator[str]:
     """Yield which files and models of a setting are not here."""
     registry, text = load_registry(), str(value)
     if name == "gate" and text not in _NO_FILES and Path(text).expanduser().exists():
-        gate_rules(text, name)
+        cli.gate_rules(text, name)
     files = [text] if name in _FILES and text not in _NO_FILES else []
     folders = value if name == "mirrors" and isinstance(value, tuple) else ()
     files += [each for each in folders if not each.startswith(("http://", "https://"))]
@@ -193,7 +187,7 @@ def _missing(name: str, value: Setting) -> Iterator[str]:
 
 
 @config.command()
-@click.argument("name", shell_complete=complete_keys)
+@click.argument("name", shell_complete=cli.complete_keys)
 def unset(name: str) -> None:
     """Remove NAME from your settings file, which restores the default."""
     was = "is no longer" if unset_own(name) else "was not"

@@ -10,14 +10,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from localspec.cli.options import (
-    CommandGroup,
-    Settings,
-    gate_option,
-    gate_rules,
-    json_option,
-    with_settings,
-)
+from localspec.cli import options as cli
 from localspec.cli.progress import ProgressLine, print_list
 from localspec.display import clean, clean_line, counted, notice, wrapped
 from localspec.errors import HistoryError, UsageError
@@ -30,7 +23,7 @@ _NUMBER = click.argument("number", metavar="[NUMBER|TITLE]", required=False)
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=cli.CommandGroup,
     invoke_without_command=True,
     also={"ls": "list", **dict.fromkeys(("remove", "delete"), "rm")},
 )
@@ -54,7 +47,7 @@ def history(context: click.Context) -> None:
     default=20,
     help="How many conversations to list. Default: 20.",
 )
-@json_option
+@cli.json_option
 def list_(most: int, json_: bool) -> None:
     """List the last conversations, newest first."""
     _print("", most, "no conversations yet", json_=json_)
@@ -62,7 +55,7 @@ def list_(most: int, json_: bool) -> None:
 
 @history.command()
 @click.argument("words", nargs=-1, required=True)
-@json_option
+@cli.json_option
 def search(words: tuple[str, ...], json_: bool) -> None:
     """List the conversations that contain all WORDS.
 
@@ -73,10 +66,10 @@ def search(words: tuple[str, ...], json_: bool) -> None:
 
 @history.command()
 @_NUMBER
-@gate_option
-@json_option
-@with_settings
-def show(number: str | None, settings: Settings, json_: bool) -> None:
+@cli.gate_option
+@cli.json_option
+@cli.with_settings
+def show(number: str | None, settings: cli.Settings, json_: bool) -> None:
     """Print conversation NUMBER, or the last one, as Markdown."""
     mask = _mask(settings.gate)
     with _opened() as archive:
@@ -203,7 +196,7 @@ def export(
     the current directory, and named after the title.
     """
     own = context.get_parameter_source("gate") is not ParameterSource.DEFAULT
-    to, mask = "" if file is None else str(file), _mask(gate_rules(gate))
+    to, mask = "" if file is None else str(file), _mask(cli.gate_rules(gate))
     with _opened() as archive:
         chosen, counts = _chosen(archive, number), Counts()
         if to == "-":

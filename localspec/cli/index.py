@@ -9,14 +9,7 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.options import (
-    CommandGroup,
-    Settings,
-    complete_indexes,
-    complete_models,
-    json_option,
-    with_settings,
-)
+from localspec.cli import options as cli
 from localspec.cli.progress import ProgressLine, fields, print_json, print_list
 from localspec.cli.prompt import report_missing_vectors
 from localspec.display import counted, notice, printable, printable_line
@@ -46,13 +39,13 @@ _NAME = click.option(
     "-n",
     "--name",
     metavar="NAME",
-    shell_complete=complete_indexes,
+    shell_complete=cli.complete_indexes,
     help="Name of the index. Default: the folder's name, or the only index.",
 )
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=cli.CommandGroup,
     invoke_without_command=True,
     also=dict.fromkeys(("list", "ls", "show"), "status")
     | dict.fromkeys(("remove", "delete"), "rm"),
@@ -75,11 +68,11 @@ def index(context: click.Context) -> None:
 @click.option(
     "--vectors",
     metavar="MODEL|off",
-    shell_complete=complete_models,
+    shell_complete=cli.complete_models,
     help="Also search by meaning, with an embedding MODEL such as bge-small-en-v1.5. Slow to build.",
 )
-@with_settings
-def add(paths: tuple[Path, ...], name: str | None, settings: Settings) -> None:
+@cli.with_settings
+def add(paths: tuple[Path, ...], name: str | None, settings: cli.Settings) -> None:
     """Add FOLDERS and FILES to an index, and update all of it.
 
     In folders, hidden files, links, files that .gitignore names, and binary files are skipped.
@@ -110,7 +103,7 @@ def add(paths: tuple[Path, ...], name: str | None, settings: Settings) -> None:
 
 
 @index.command()
-@click.argument("name", required=False, shell_complete=complete_indexes)
+@click.argument("name", required=False, shell_complete=cli.complete_indexes)
 def update(name: str | None) -> None:
     """Update index NAME, or the only one, from its files."""
     with _opened(name, "`localspec index update NAME`") as (its_name, opened):
@@ -118,7 +111,7 @@ def update(name: str | None) -> None:
 
 
 @index.command()
-@click.argument("name", required=False, shell_complete=complete_indexes)
+@click.argument("name", required=False, shell_complete=cli.complete_indexes)
 @click.option(
     "--every",
     default=_EVERY_S,
@@ -147,8 +140,8 @@ def watch(name: str | None, every: float) -> None:
 
 
 @index.command()
-@click.argument("name", required=False, shell_complete=complete_indexes)
-@json_option
+@click.argument("name", required=False, shell_complete=cli.complete_indexes)
+@cli.json_option
 def status(name: str | None, json_: bool) -> None:
     """Show the size and the folders of index NAME, or of all."""
     documents, rows = [], []
@@ -177,7 +170,7 @@ def status(name: str | None, json_: bool) -> None:
     default=5,
     help="Most passages to print. Default: 5.",
 )
-@json_option
+@cli.json_option
 def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> None:
     """Print the passages that match WORDS best, best first."""
     with _opened(name, "with -n NAME") as (_, opened):
@@ -202,7 +195,7 @@ def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> 
 
 
 @index.command()
-@click.argument("name", shell_complete=complete_indexes)
+@click.argument("name", shell_complete=cli.complete_indexes)
 def rm(name: str) -> None:
     """Remove index NAME; your files stay."""
     remove_index(name)

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.options import (
-    Settings,
-    complete_indexes,
-    complete_personas,
-    flag,
-    is_model,
-    is_one_word,
-    several,
-    switch,
-)
+from localspec.cli import options as cli
 from localspec.cli.progress import ProgressLine
 from localspec.display import notice, printable
 from localspec.errors import HistoryError, LocalspecError, UsageError
@@ -79,9 +70,9 @@ def model_and_prompt(
     if remote:
         return (first, " ".join(rest)) if rest else (None, first)
     registry = load_registry()
-    if is_model(first, registry, alone=not rest):
+    if cli.is_model(first, registry, alone=not rest):
         return first, " ".join(rest) if rest else None
-    likely = registry.like(first) if is_one_word(first) else []
+    likely = registry.like(first) if cli.is_one_word(first) else []
     hint = f" (did you mean {', '.join(likely)}?)" if likely else ""
     if rest and first.startswith("@"):
         raise UsageError(
@@ -104,7 +95,7 @@ def _is_family(text: str, names: Sequence[str]) -> bool:
     return len(start) >= _LEAST_FAMILY and any(name.startswith(start) for name in names)
 
 
-def with_model(settings: Settings, *, quiet: bool) -> tuple[Settings, str]:
+def with_model(settings: cli.Settings, *, quiet: bool) -> tuple[cli.Settings, str]:
     """Return settings with a model: if none is set, a person at a terminal chooses one, otherwise it is the default pair.
 
     Returns:
@@ -140,9 +131,9 @@ def conversation_and_words(
     if not name or name.removeprefix("#").isdecimal():
         return stored_conversation(name), words
     registry = load_registry()
-    if len(words) == (is_model(words[0], registry) if words else 0):
+    if len(words) == (cli.is_model(words[0], registry) if words else 0):
         return stored_conversation(""), (*words, name)
-    if is_model(name, registry):
+    if cli.is_model(name, registry):
         return stored_conversation(""), (name, *words)
     try:
         return stored_conversation(name), words
@@ -302,8 +293,8 @@ class SystemFlags:
         persona: Named system prompt from chat.toml.
     """
 
-    system: str | None = flag("-s", "--system", "TEXT")
-    persona: str | None = flag("NAME", shell_complete=complete_personas)
+    system: str | None = cli.flag("-s", "--system", "TEXT")
+    persona: str | None = cli.flag("NAME", shell_complete=cli.complete_personas)
 
     @property
     def is_given(self) -> bool:
@@ -335,8 +326,8 @@ class DocsFlags:
         docs: Answer from an index of your files, and cite it. `localspec index` makes one.
     """
 
-    docs: str | None = flag("NAME", shell_complete=complete_indexes)
-    docs_tokens: int = flag(
+    docs: str | None = cli.flag("NAME", shell_complete=cli.complete_indexes)
+    docs_tokens: int = cli.flag(
         "N",
         type=click.IntRange(LEAST_PASSAGE_TOKENS),
         default=PASSAGE_TOKENS,
@@ -374,10 +365,12 @@ class QuestionFlags:
         params: Value of a template field; can be repeated.
     """
 
-    files: tuple[str, ...] = several("-f", "--file", "FILE")
-    listen: bool = switch()
-    template: str | None = flag("-t", "--template", "NAME", shell_complete=complete_personas)
-    params: tuple[tuple[str, str], ...] = several("-p", "--param", "NAME VALUE", nargs=2)
+    files: tuple[str, ...] = cli.several("-f", "--file", "FILE")
+    listen: bool = cli.switch()
+    template: str | None = cli.flag(
+        "-t", "--template", "NAME", shell_complete=cli.complete_personas
+    )
+    params: tuple[tuple[str, str], ...] = cli.several("-p", "--param", "NAME VALUE", nargs=2)
 
     def templated(self, prompt: str | None) -> str | None:
         """Return the prompt, put into the template if one is given.

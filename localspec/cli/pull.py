@@ -9,16 +9,8 @@ from typing import Any
 
 import click
 
+from localspec.cli import options as cli
 from localspec.cli.interrupt import unwind_on_terminate
-from localspec.cli.options import (
-    Settings,
-    complete_models,
-    flags,
-    json_option,
-    option_flags,
-    switch,
-    with_settings,
-)
 from localspec.cli.progress import ProgressLine, fields, print_json, print_table
 from localspec.config.resolve import is_offline
 from localspec.display import notice, printable, say, wrapped
@@ -57,17 +49,19 @@ class PullFlags:
         quiet: Show no progress and no memory forecast, and do not ask.
     """
 
-    with_draft: bool = switch()
-    yes: bool = switch()
-    quiet: bool = switch("-q", "--quiet")
+    with_draft: bool = cli.switch()
+    yes: bool = cli.switch()
+    quiet: bool = cli.switch("-q", "--quiet")
 
 
 @click.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
-@option_flags("offline", offline="Do not use the network, only files on this machine.")
-@flags(pulling=PullFlags)
-@with_settings
-def pull(names: tuple[str, ...], settings: Settings, pulling: PullFlags) -> None:
+@click.argument(
+    "names", metavar="NAME...", nargs=-1, required=True, shell_complete=cli.complete_models
+)
+@cli.option_flags("offline", offline="Do not use the network, only files on this machine.")
+@cli.flags(pulling=PullFlags)
+@cli.with_settings
+def pull(names: tuple[str, ...], settings: cli.Settings, pulling: PullFlags) -> None:
     """Download each NAME, verify it, and print the paths of its files.
 
     NAME is a model that `localspec search` lists, or user/repo:QUANT on the Hugging Face hub. The
@@ -252,7 +246,7 @@ class Preview:
 @click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
 @click.option("--images", is_flag=True, help="Recommend only models that take images.")
 @click.option("--audio", is_flag=True, help="Recommend only models that take audio.")
-@json_option
+@cli.json_option
 def recommend_(code: bool, images: bool, audio: bool, json_: bool) -> None:
     """Recommend models for this machine, best first; `*` marks models that you have.
 

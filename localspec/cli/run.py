@@ -16,22 +16,8 @@ import msgspec
 from localspec.chat.events import Event, Finished, Reply, Text, Withheld
 from localspec.chat.request import Request
 from localspec.cli import CUT_OFF, INTERRUPTED
+from localspec.cli import options as cli
 from localspec.cli.interrupt import Interrupts
-from localspec.cli.options import (
-    SectionedCommand,
-    Settings,
-    complete_models,
-    flag,
-    flags,
-    gate_option,
-    is_typed,
-    option_flags,
-    own_option,
-    prediction_option,
-    switch,
-    with_settings,
-    workload_option,
-)
 from localspec.cli.output import (
     AnswerStream,
     ReadingLine,
@@ -84,12 +70,12 @@ class OutputFlags:
         keep: Save the answer in the history, for --continue. Default: only on a terminal, and with -c.
     """
 
-    raw: bool = switch()
-    json_: bool = switch()
-    code: bool = switch()
-    quiet: bool = switch("-q", "--quiet")
-    show_thinking: bool = switch()
-    keep: bool | None = flag("--keep/--no-keep")
+    raw: bool = cli.switch()
+    json_: bool = cli.switch()
+    code: bool = cli.switch()
+    quiet: bool = cli.switch("-q", "--quiet")
+    show_thinking: bool = cli.switch()
+    keep: bool | None = cli.flag("--keep/--no-keep")
 
     @property
     def is_silent(self) -> bool:
@@ -122,21 +108,21 @@ class RunFlags(ChatFlags):
         return output.is_interactive and not any(given)
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("words", metavar="[MODEL] [PROMPT]", nargs=-1, shell_complete=complete_models)
-@option_flags("models", "server", "exact", "sampling", "structure", "context", "device")
-@flags(
+@click.command(cls=cli.SectionedCommand)
+@click.argument("words", metavar="[MODEL] [PROMPT]", nargs=-1, shell_complete=cli.complete_models)
+@cli.option_flags("models", "server", "exact", "sampling", "structure", "context", "device")
+@cli.flags(
     system=SystemFlags, question=QuestionFlags, docs=DocsFlags, tools=ToolFlags, output=OutputFlags
 )
 @continue_option
-@prediction_option
-@gate_option
-@own_option
-@workload_option
-@with_settings
+@cli.prediction_option
+@cli.gate_option
+@cli.own_option
+@cli.workload_option
+@cli.with_settings
 def run(
     words: tuple[str, ...],
-    settings: Settings,
+    settings: cli.Settings,
     go_on: str | None,
     prediction: str | None,
     workload: str | None,
@@ -177,7 +163,7 @@ def run(
 
 def _answer(
     prompt: str | None,
-    settings: Settings,
+    settings: cli.Settings,
     asked: RunFlags,
     conversation: "StoredConversation | None",
     prediction: str | None,
@@ -231,7 +217,7 @@ def _answer(
 def _answered(
     answer: "RunAnswer",
     engine: ExitStack,
-    settings: Settings,
+    settings: cli.Settings,
     output: OutputFlags,
     workload: str | None,
 ) -> int:
@@ -285,7 +271,7 @@ def _check(asked: RunFlags, *, continues: bool) -> None:
             "--raw takes only a prompt: remove -c (--continue), --keep, -f (--file) and --listen",
         ),
         (raw and asked.system.is_given, no_raw.format("--system", "system prompt")),
-        (raw and is_typed("think"), no_raw.format("--think", "chat template")),
+        (raw and cli.is_typed("think"), no_raw.format("--think", "chat template")),
         (raw and asked.docs.docs, no_raw.format("--docs", "place for passages")),
         (raw and asked.tools.wanted, no_raw.format("--tools", "format for calls")),
     ):
