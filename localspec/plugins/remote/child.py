@@ -9,28 +9,9 @@ from typing import Any
 
 from localspec import __version__
 from localspec.api import Event, Finished, LocalspecError, Request, UsageError
+from localspec.engine import protocol
 from localspec.engine.child import private_pipes
 from localspec.engine.outbox import Outbox
-from localspec.engine.protocol import (
-    COMMANDS,
-    MAX_FRAME_BYTES,
-    Bye,
-    Cancel,
-    Command,
-    Count,
-    Detokenize,
-    Embed,
-    Failed,
-    FrameError,
-    Hello,
-    Load,
-    LoadCancelled,
-    Notice,
-    Question,
-    ReplyEvents,
-    Tokenize,
-    encode,
-)
 from localspec.engine.request_runner import failure
 from localspec.plugins.remote.client import Client
 
@@ -49,17 +30,23 @@ class Program:
         self._client: Client | None = None
         self._tasks: dict[int | None, asyncio.Task[None]] = {}
 
-    def take(self, command: Command) -> None:
+    def take(self, command: protocol.Command) -> None:
         """Begin what the client wants; what runs goes on."""
         match command:
-            case Load():
+            case protocol.Load():
                 self._outbox.pace(command.text_every_s)
                 self._start(None, self._load(command))
-            case Cancel(id=number):
+            case protocol.Cancel(id=number):
                 if (task := self._tasks.get(number)) is not None:
                     # It must have begun, so that it can say how it ended.
                     asyncio.get_running_loop().call_soon(task.cancel)
-            case Request() | Count() | Tokenize() | Detokenize() | Embed():
+            case (
+                Request()
+                | protocol.Count()
+                | protocol.Tokenize()
+                | protocol.Detokenize()
+                | protocol.Embed()
+            ):
                 self._start(command.id, self._answer(command))
 
     async def end(self) -> None:
@@ -79,7 +66,7 @@ class Program:
         if self._tasks.get(number) is done:
             del self._tasks[number]
 
-    async def _load(self, load: Load) -> None:
+    async def _load(self, load: protocol.Load) -> None:
         before = self._client
         try:
             client = Client(load.options, load.given)
@@ -89,7 +76,7 @@ class Program:
                 await client.close()
                 raise
         except asyncio.CancelledError:
-            self._outbox.put(LoadCancelled(None if before is None else before.model))
+            self._outbox.put(protocol.LoadCancelled(None if before is None else before.model))
         except Exception as error:  # it is the client who must know
             self._outbox.put(failure(None, error))
         else:
@@ -98,13 +85,13 @@ class Program:
             if before is not None:
                 await before.close()
 
-    async def _answer(self, question: Question) -> None:
+    async def _answer(self, question: protocol.Question) -> None:
         def send(events: list[Event]) -> None:
             for event in events:
                 if isinstance(event, Finished):
                     self._outbox.put(event)
                 else:
-                    self._outbox.put(ReplyEvents(question.id, (event,)))
+                    self._outbox.put(protocol.ReplyEvents(question.id, (event,)))
 
         try:
             if (load := self._tasks.get(None)) is not None:
@@ -112,7 +99,7 @@ class Program:
             client = self._client
             if client is not None and isinstance(question, Request):
                 await client.answer(question, send)
-            elif client is not None and isinstance(question, Count):
+            elif client is not None and isinstance(question, protocol.Count):
                 self._outbox.put(await client.count(question))
             else:
                 why = "no server was named" if client is None else "a server gives no tokens"
@@ -127,22 +114,22 @@ class Program:
 async def _run() -> None:
     commands, notices = private_pipes()
 
-    def write(notice: Notice) -> None:
-        notices.write(encode(notice))
+    def write(notice: protocol.Notice) -> None:
+        notices.write(protocol.encode(notice))
 
     outbox = Outbox(write, notices.flush)
-    outbox.put(Hello(__version__, os.getpid()))
-    program, reader = Program(outbox), asyncio.StreamReader(MAX_FRAME_BYTES + 1)
+    outbox.put(protocol.Hello(__version__, os.getpid()))
+    program, reader = Program(outbox), asyncio.StreamReader(protocol.MAX_FRAME_BYTES + 1)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), commands)
     with suppress(ValueError, OSError):  # a line without an end: it is none of ours
         while (line := await reader.readline()).endswith(b"\n"):
             try:
-                command = COMMANDS.decode(line)
-            except FrameError as error:
-                outbox.put(Failed(None, "FrameError", str(error)))
+                command = protocol.COMMANDS.decode(line)
+            except protocol.FrameError as error:
+                outbox.put(protocol.Failed(None, "FrameError", str(error)))
                 continue
-            if isinstance(command, Bye):
+            if isinstance(command, protocol.Bye):
                 break
             program.take(command)
     await program.end()

@@ -14,29 +14,12 @@ import msgspec
 from localspec import __version__
 from localspec.api import LaunchOptions, LocalspecError, Request, UsageError
 from localspec.decoding.round import OFF
-from localspec.engine.protocol import (
-    COMMANDS,
-    MAX_FRAME_BYTES,
-    Bye,
-    Cancel,
-    Command,
-    Count,
-    Detokenize,
-    Failed,
-    FrameError,
-    Hello,
-    Load,
-    Loading,
-    Notice,
-    Question,
-    Tokenize,
-    encode,
-)
+from localspec.engine import protocol
 from localspec.models.requested import with_full_names
 from localspec.plugins.serve.backend import Backend
 from localspec.plugins.serve.model_pool import ModelPool, ServedModel
 
-FRAME_BYTES = MAX_FRAME_BYTES + 1
+FRAME_BYTES = protocol.MAX_FRAME_BYTES + 1
 """Most bytes of a line that are read."""
 
 
@@ -79,15 +62,15 @@ class SharedEngineServer:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one program until it goes away."""
         program = _Client(self._pool, writer)
-        program.send(Hello(__version__, os.getpid(), {**self._pool.states}))
+        program.send(protocol.Hello(__version__, os.getpid(), {**self._pool.states}))
         try:
             while (line := await reader.readline()).endswith(b"\n"):
                 try:
-                    command = COMMANDS.decode(line)
-                except FrameError as error:
-                    program.send(Failed.of(None, error))
+                    command = protocol.COMMANDS.decode(line)
+                except protocol.FrameError as error:
+                    program.send(protocol.Failed.of(None, error))
                     continue
-                if isinstance(command, Bye):
+                if isinstance(command, protocol.Bye):
                     break
                 program.take(command)
                 await writer.drain()
@@ -111,22 +94,22 @@ class _Client:
     asked: set[int] = field(default_factory=set)
     cancelled: set[int] = field(default_factory=set)
 
-    def send(self, notice: Notice) -> None:
+    def send(self, notice: protocol.Notice) -> None:
         """Send it a notice."""
-        with suppress(FrameError):  # no reply is as large
-            self.writer.write(encode(notice))
+        with suppress(protocol.FrameError):  # no reply is as large
+            self.writer.write(protocol.encode(notice))
 
-    def take(self, command: Command) -> None:
+    def take(self, command: protocol.Command) -> None:
         """Do what it wants."""
         match command:
-            case Load(options=wanted):
+            case protocol.Load(options=wanted):
                 self._load(wanted)
-            case Cancel(id=int(number)) if number in self.asked:
+            case protocol.Cancel(id=int(number)) if number in self.asked:
                 self.cancelled.add(number)
                 if number in self.numbers:
                     backend, engines = self.numbers[number]
                     backend.cancel(engines)
-            case Request() | Count() | Tokenize() | Detokenize():
+            case Request() | protocol.Count() | protocol.Tokenize() | protocol.Detokenize():
                 self.asked.add(command.id)
                 task = asyncio.create_task(self._answer(command))
                 self.tasks.add(task)
@@ -147,12 +130,12 @@ class _Client:
                 self.model = entry.model
                 self.draft = OFF if wanted.draft == OFF else None
                 if entry.unloaded:  # loaded with the first question
-                    self.send(Loading(ready.target, 0.0))
+                    self.send(protocol.Loading(ready.target, 0.0))
                 self.send(ready)
                 return
-        self.send(Failed(None, LocalspecError.__name__, "something else is loaded here"))
+        self.send(protocol.Failed(None, LocalspecError.__name__, "something else is loaded here"))
 
-    async def _answer(self, question: Question) -> None:
+    async def _answer(self, question: protocol.Question) -> None:
         own = question.id
 
         if isinstance(question, Request):
@@ -175,7 +158,7 @@ class _Client:
                         self.send(msgspec.structs.replace(notice, id=own))
                         await self.writer.drain()
         except LocalspecError as error:
-            self.send(Failed.of(own, error))
+            self.send(protocol.Failed.of(own, error))
         except OSError:
             pass  # it is gone
         finally:
