@@ -17,25 +17,7 @@ from typing import Any
 import click
 import msgspec
 
-from localspec.api import (
-    LaunchOptions,
-    LocalspecError,
-    ProgressLine,
-    SectionedCommand,
-    Settings,
-    UsageError,
-    changed,
-    complete_models,
-    flags,
-    load_registry,
-    make_plan,
-    notice,
-    option_flags,
-    require_model,
-    size_text,
-    switch,
-    with_settings,
-)
+from localspec import api
 from localspec.chat.call_finder import offers_tools
 from localspec.cli.interrupt import code_of, unwind_on_terminate
 from localspec.cli.options import flag_words
@@ -57,7 +39,7 @@ _OF_THE_CONTEXT = 4
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
-class _WithWords(SectionedCommand):
+class _WithWords(api.SectionedCommand):
     """A command whose words behind `--` are another program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -80,18 +62,18 @@ class LaunchFlags:
         print_: Print what would be done, as lines for a shell, and do nothing.
     """
 
-    own: bool = switch()
-    print_: bool = switch()
+    own: bool = api.switch()
+    print_: bool = api.switch()
 
 
 @click.command(cls=_WithWords, options_metavar="[OPTIONS]", epilog="-- ARGS: for the agent.")
 @click.argument("agent_name", metavar="AGENT", shell_complete=_complete)
-@click.argument("model_name", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags("models", "exact", "sampling", "context", "device")
-@flags(launching=LaunchFlags)
-@with_settings
+@click.argument("model_name", metavar="[MODEL]", required=False, shell_complete=api.complete_models)
+@api.option_flags("models", "exact", "sampling", "context", "device")
+@api.flags(launching=LaunchFlags)
+@api.with_settings
 def launch(
-    agent_name: str, model_name: str | None, settings: Settings, launching: LaunchFlags
+    agent_name: str, model_name: str | None, settings: api.Settings, launching: LaunchFlags
 ) -> int:
     """Start AGENT on MODEL, your default model, or that of the running server.
 
@@ -107,25 +89,25 @@ def launch(
     agent = AGENTS.get(agent_name)
     if agent is None:
         hint = did_you_mean(agent_name, list(AGENTS)) or f"choose one of {', '.join(AGENTS)}"
-        raise UsageError(f"there is no agent {agent_name[:40]!r}: {hint}")
-    settings = settings.with_model(model_name and require_model(model_name))
+        raise api.UsageError(f"there is no agent {agent_name[:40]!r}: {hint}")
+    settings = settings.with_model(model_name and api.require_model(model_name))
     running = None if launching.own else _running(settings)
     if launching.print_:
         _print(agent, settings, running, words)
         return 0
     program = shutil.which(agent.program)
     if program is None:
-        raise LocalspecError(f"{agent.program} is not installed: run `{agent.install}`")
+        raise api.LocalspecError(f"{agent.program} is not installed: run `{agent.install}`")
     with unwind_on_terminate(), _server(agent, settings, running) as server:
         return server if isinstance(server, int) else _run(program, agent, server, words)
 
 
-def _wanted(agent: Agent, settings: Settings) -> int:
+def _wanted(agent: Agent, settings: api.Settings) -> int:
     """Return the tokens of context that a flag gives, or else those that the agent needs."""
     return settings.given.get("ctx") or agent.n_ctx
 
 
-def _running(settings: Settings) -> Running | None:
+def _running(settings: api.Settings) -> Running | None:
     """Return the server of the user that answers the agent; None without one.
 
     It is one of the model that was named, if one was, loaded, at a port, without keys. Flags that a server is started with want one of
@@ -150,26 +132,28 @@ def _address(running: Running) -> str:
     return next((each for each in running.addresses if each.startswith("http://")), "")
 
 
-def _require_context(agent: Agent, settings: Settings, running: Running) -> None:
+def _require_context(agent: Agent, settings: api.Settings, running: Running) -> None:
     wanted = _wanted(agent, settings)
     if running.n_ctx < wanted:
-        raise LocalspecError(
+        raise api.LocalspecError(
             f"server {running.pid} of {running.model} has {running.n_ctx} tokens of context, and {agent.program} needs {wanted}: "
             f"use it all the same with --ctx {running.n_ctx}, end it with `localspec stop {running.pid}`, or start another with --own"
         )
 
 
 @contextmanager
-def _server(agent: Agent, settings: Settings, running: Running | None) -> Iterator[Running | int]:
+def _server(
+    agent: Agent, settings: api.Settings, running: Running | None
+) -> Iterator[Running | int]:
     """Yield the server that runs, or one that ends with this program, however that ends; or the exit code of one that cannot start."""
     if running is not None:
         _require_context(agent, settings, running)
-        notice(f"{agent.program} asks {running.model} of server {running.pid}")
+        api.notice(f"{agent.program} asks {running.model} of server {running.pid}")
         yield running
         return
     settings, default = with_model(settings, quiet=False)
     if default:
-        notice(default)
+        api.notice(default)
     plan = _plan(agent, settings)
     # Agents ask for a title and the like beside their work, which should not lose its place.
     parallel = 1 + all(
@@ -188,23 +172,23 @@ def _server(agent: Agent, settings: Settings, running: Running | None) -> Iterat
         process.stdin.close()
         process.wait()
         if died is not None and log.exists():
-            notice(f"the server ended early: {last_line(log).removeprefix('localspec: ')}")
+            api.notice(f"the server ended early: {last_line(log).removeprefix('localspec: ')}")
         log.unlink(missing_ok=True)
 
 
-def _plan(agent: Agent, settings: Settings) -> LoadPlan:
+def _plan(agent: Agent, settings: api.Settings) -> LoadPlan:
     """Return how the model fits, once it is here; raises LocalspecError where it cannot be loaded, or is of no use to the agent."""
     wanted = _wanted(agent, settings)
-    options: LaunchOptions = changed(settings.launch, {"ctx": settings.given.get("ctx")})
-    with ProgressLine(enabled=True) as line:
-        plan = make_plan(options, line.download, least_ctx=wanted)
+    options: api.LaunchOptions = api.changed(settings.launch, {"ctx": settings.given.get("ctx")})
+    with api.ProgressLine(enabled=True) as line:
+        plan = api.make_plan(options, line.download, least_ctx=wanted)
     if agent.calls_tools and not offers_tools(read_model(plan.target).tool_template):
         raise _no_tools(agent, plan.names[plan.target])
     return plan
 
 
-def _no_tools(agent: Agent, model: str) -> LocalspecError:
-    return LocalspecError(
+def _no_tools(agent: Agent, model: str) -> api.LocalspecError:
+    return api.LocalspecError(
         f"{model} cannot call tools, and {agent.program} is of no use without: choose another model, "
         "`localspec recommend` suggests some"
     )
@@ -215,26 +199,28 @@ def _of_context(use: PlaceUse) -> int:
     return use.target.kv_bytes + use.draft_model.kv_bytes
 
 
-def _notify(agent: Agent, settings: Settings, plan: LoadPlan, n_ctx: int, parallel: int) -> None:
+def _notify(
+    agent: Agent, settings: api.Settings, plan: LoadPlan, n_ctx: int, parallel: int
+) -> None:
     """Say what it takes."""
     needs = [
-        f"{use.place.name}: {size_text(use.needed_bytes + (parallel - 1) * _of_context(use))} of {size_text(use.place.free_bytes)} free"
+        f"{use.place.name}: {api.size_text(use.needed_bytes + (parallel - 1) * _of_context(use))} of {api.size_text(use.place.free_bytes)} free"
         for use in plan.uses
         if use.needed_bytes
     ]
     takes = f", needs {', '.join(needs)}" if needs else ""
     name = plan.names[plan.target]
-    notice(printable(f"starting {name} with {parallel} x {n_ctx} tokens of context{takes}"))
+    api.notice(printable(f"starting {name} with {parallel} x {n_ctx} tokens of context{takes}"))
     _notify_context(agent, n_ctx, _wanted(agent, settings))
 
 
 def _notify_context(agent: Agent, n_ctx: int, wanted: int) -> None:
     """Say where it is less than the agent wants."""
     if n_ctx < wanted:
-        notice(f"context {n_ctx} is below the {wanted} that {agent.program} recommends")
+        api.notice(f"context {n_ctx} is below the {wanted} that {agent.program} recommends")
 
 
-def _serve_words(settings: Settings, n_ctx: int, parallel: int, *more: str) -> list[str]:
+def _serve_words(settings: api.Settings, n_ctx: int, parallel: int, *more: str) -> list[str]:
     """Return the command line of a server."""
     given = {**settings.given, "ctx": n_ctx}
     return ["serve", *flag_words(given), "--parallel", str(parallel), *more]
@@ -296,13 +282,13 @@ def _run(program: str, agent: Agent, running: Running, words: Sequence[str]) -> 
     return code if code >= 0 else code_of(-code)
 
 
-def _known_ctx(agent: Agent, settings: Settings) -> int:
+def _known_ctx(agent: Agent, settings: api.Settings) -> int:
     """Return the tokens of context of a server, as far as that is known of a model which may not be here: its training bounds it.
 
     Raises:
         LocalspecError: the model is of no use to the agent.
     """
-    wanted, registry = _wanted(agent, settings), load_registry()
+    wanted, registry = _wanted(agent, settings), api.load_registry()
     target = registry.find(named_models(settings.launch, registry)[0])
     if agent.calls_tools and target is not None and target.tools is False:
         raise _no_tools(agent, target.name)
@@ -313,13 +299,15 @@ def _known_ctx(agent: Agent, settings: Settings) -> int:
     return n_ctx
 
 
-def _print(agent: Agent, settings: Settings, running: Running | None, words: Sequence[str]) -> None:
+def _print(
+    agent: Agent, settings: api.Settings, running: Running | None, words: Sequence[str]
+) -> None:
     """Print lines for a shell that do the same."""
     if running is not None:
         _require_context(agent, settings, running)
         server, model, n_ctx = _address(running).removesuffix("/v1"), running.model, running.n_ctx
     else:
-        server, model = _USUAL_SERVER, name_of(settings.launch) or load_registry().default_pair
+        server, model = _USUAL_SERVER, name_of(settings.launch) or api.load_registry().default_pair
         n_ctx = _known_ctx(agent, settings)
         click.echo(shlex.join(["localspec", *_serve_words(settings, n_ctx, 2, "--background")]))
     folder = str(Path(tempfile.gettempdir()) / f"localspec-{agent.program}")

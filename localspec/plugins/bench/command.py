@@ -8,23 +8,7 @@ from pathlib import Path
 
 import click
 
-from localspec.api import (
-    ProgressLine,
-    SamplingParams,
-    SectionedCommand,
-    Settings,
-    UsageError,
-    changed,
-    complete_models,
-    flag,
-    flags,
-    notice,
-    option_flags,
-    print_json,
-    require_model,
-    switch,
-    with_settings,
-)
+from localspec import api
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -58,20 +42,20 @@ class BenchFlags:
         quiet: Print only errors on stderr.
     """
 
-    modes: str | None = flag("LIST")
-    compare: tuple[str, str] | None = flag("A B", nargs=2)
-    pairs: int | None = flag("N", type=int)
-    prompts: str | None = flag("FILE")
-    per_workload: int | None = flag("N", type=int)
-    temperatures: str | None = flag("--temperature", "LIST")
-    repeat: int | None = flag("N", type=int)
-    json_: bool = switch()
-    quiet: bool = switch("-q", "--quiet")
+    modes: str | None = api.flag("LIST")
+    compare: tuple[str, str] | None = api.flag("A B", nargs=2)
+    pairs: int | None = api.flag("N", type=int)
+    prompts: str | None = api.flag("FILE")
+    per_workload: int | None = api.flag("N", type=int)
+    temperatures: str | None = api.flag("--temperature", "LIST")
+    repeat: int | None = api.flag("N", type=int)
+    json_: bool = api.switch()
+    quiet: bool = api.switch("-q", "--quiet")
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags(
+@click.command(cls=api.SectionedCommand)
+@click.argument("name", metavar="[MODEL]", required=False, shell_complete=api.complete_models)
+@api.option_flags(
     *("pair", "target", "draft_model", "max_tokens", "top_k", "top_p", "min_p", "seed"),
     *("exact", "context", "device"),
     max_tokens="Tokens per answer. Default: 160; with --compare 96.",
@@ -79,9 +63,9 @@ class BenchFlags:
     exact="Give exactly the same text in every mode.",
     fit="Refuse models that do not fit in free memory; --no-fit loads them anyway.",
 )
-@flags(measuring=BenchFlags)
-@with_settings
-def bench(name: str | None, settings: Settings, measuring: BenchFlags) -> int:
+@api.flags(measuring=BenchFlags)
+@api.with_settings
+def bench(name: str | None, settings: api.Settings, measuring: BenchFlags) -> int:
     """Measure how much drafting speeds up answers of MODEL, or of your default model, on this machine.
 
     All modes use the same weights, in alternating runs.
@@ -98,10 +82,10 @@ def bench(name: str | None, settings: Settings, measuring: BenchFlags) -> int:
     Without flags it takes about an hour on a laptop; `--per-workload 1` takes a tenth of that. Ctrl-C stops it and
     prints what it has measured so far. Nothing is recorded.
     """  # noqa: D301 - click keeps lines behind a \b
-    settings = settings.with_model(name and require_model(name))
+    settings = settings.with_model(name and api.require_model(name))
     request = bench_request(settings, measuring)
     cancel = CancelFlag()
-    line = ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S, at_once=True)
+    line = api.ProgressLine(enabled=not measuring.quiet, notice_s=_NOTICE_S, at_once=True)
     begun_s = time.monotonic()
 
     def show(done: int, planned: int, trial: Trial) -> None:
@@ -122,15 +106,15 @@ def bench(name: str | None, settings: Settings, measuring: BenchFlags) -> int:
         with unwind_on_terminate(), line, cancel_on_interrupt(cancel):
             result = run_bench(request, cancel, Watchers(line.download, line.show, loaded), show)
     except Cancelled:
-        notice(nothing)
+        api.notice(nothing)
         return INTERRUPTED
     if not result.trials or (request.verdict and compared(result) is None):
-        notice(nothing)
+        api.notice(nothing)
         return INTERRUPTED
     if not measuring.quiet:
         say_if_busy()
     if measuring.json_:
-        print_json(document(result), indent=None)
+        api.print_json(document(result), indent=None)
     else:
         click.echo(table(result, shutil.get_terminal_size((80, 24)).columns))
     sys.stdout.flush()
@@ -142,10 +126,10 @@ def say_if_busy() -> None:
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
         busy = f"other programs used {others[0]:.1f} of {others[1]} cores meanwhile"
-        notice(f"{busy}: no ratio says what it would be on an idle machine")
+        api.notice(f"{busy}: no ratio says what it would be on an idle machine")
 
 
-def bench_request(settings: Settings, measuring: BenchFlags) -> Bench:
+def bench_request(settings: api.Settings, measuring: BenchFlags) -> Bench:
     """Return what flags want to have measured.
 
     Raises:
@@ -154,23 +138,25 @@ def bench_request(settings: Settings, measuring: BenchFlags) -> Bench:
     compared = measuring.compare
     for other in ("modes", "repeat"):
         if compared and getattr(measuring, other) is not None:
-            raise UsageError(f"--compare and --{other} cannot be combined: give one of them")
+            raise api.UsageError(f"--compare and --{other} cannot be combined: give one of them")
     if measuring.pairs is not None and not compared:
-        raise UsageError("--pairs needs --compare: add two settings, such as --compare off auto")
+        raise api.UsageError(
+            "--pairs needs --compare: add two settings, such as --compare off auto"
+        )
     prompts = bundled() if measuring.prompts is None else read(Path(measuring.prompts))
     most = measuring.per_workload
     if most is not None and most < 1:
-        raise UsageError(f"per_workload is {most}: it must be 1 or more")
+        raise api.UsageError(f"per_workload is {most}: it must be 1 or more")
     if most is None and compared and measuring.prompts is None:
         most = _PER_WORKLOAD_OF_A_PAIR
     # What drafts is a matter of the arms, whatever is set elsewhere.
-    launch = changed(settings.launch, {"draft": "auto", "draft_length": None})
+    launch = api.changed(settings.launch, {"draft": "auto", "draft_length": None})
     reply = settings.reply_as_set
     if reply.max_tokens is None:
         tokens = _MAX_TOKENS_OF_A_PAIR if compared else _MAX_TOKENS
-        reply = changed(reply, {"max_tokens": tokens})
+        reply = api.changed(reply, {"max_tokens": tokens})
     if reply.seed is None:
-        reply = changed(reply, {"seed": 1})
+        reply = api.changed(reply, {"seed": 1})
     temperatures = measuring.temperatures
     if temperatures is None and not compared:
         temperatures = _TEMPERATURES
@@ -194,9 +180,9 @@ def _temperatures(text: str) -> list[float]:
     temperatures = []
     for each in text.split(","):
         try:
-            temperatures.append(SamplingParams(temperature=float(each)).temperature)
+            temperatures.append(api.SamplingParams(temperature=float(each)).temperature)
         except ValueError:
-            raise UsageError(
+            raise api.UsageError(
                 f"temperature {each.strip()!r} is not a number: write for example 0,0.8"
             ) from None
     return list(dict.fromkeys(temperatures))

@@ -6,17 +6,7 @@ import sys
 
 import click
 
-from localspec.api import (
-    SectionedCommand,
-    Settings,
-    UsageError,
-    complete_models,
-    load_registry,
-    notice,
-    option_flags,
-    require_model,
-    with_settings,
-)
+from localspec import api
 from localspec.cli import leave
 from localspec.cli.options import gate_option, own_option
 from localspec.cli.prompt import with_model
@@ -32,13 +22,13 @@ _KEEP_ALIVE_S = 600.0
 _MOST = 64
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags("models", "exact", "sampling", "context", "device")
+@click.command(cls=api.SectionedCommand)
+@click.argument("name", metavar="[MODEL]", required=False, shell_complete=api.complete_models)
+@api.option_flags("models", "exact", "sampling", "context", "device")
 @own_option
 @gate_option
-@with_settings
-def mcp(name: str | None, settings: Settings) -> int:
+@api.with_settings
+def mcp(name: str | None, settings: api.Settings) -> int:
     """Offer MODEL, or your default model, to other programs as MCP tools.
 
     \b
@@ -50,13 +40,13 @@ def mcp(name: str | None, settings: Settings) -> int:
     """  # noqa: D301 - click keeps lines behind a \b
     require_mcp()
     if sys.stdin.isatty():
-        raise UsageError(
+        raise api.UsageError(
             "mcp is started by MCP clients, see `localspec mcp --help`: use `localspec chat` here"
         )
-    settings = settings.with_model(name and require_model(name))
+    settings = settings.with_model(name and api.require_model(name))
     settings, default = with_model(settings, quiet=False)
     if default:
-        notice(default)
+        api.notice(default)
     # A thread waits for stdin, and would wait on; the engine ends with its pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: leave(128 + number))
@@ -64,11 +54,11 @@ def mcp(name: str | None, settings: Settings) -> int:
     return 0
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: api.Settings) -> None:
     from localspec.plugins.mcp_server.tools import AskTools, LoadWatch, serve_stdio  # noqa: PLC0415 - an extra package
 
     launch = settings.launch
-    name = launch.pair or launch.target or load_registry().default_pair
+    name = launch.pair or launch.target or api.load_registry().default_pair
     model = ServedModel(name, launch, settings.reply)
     loading = LoadWatch()
     find = server_finder(Load(own=settings.own))

@@ -22,21 +22,7 @@ import msgspec
 import uvicorn
 from click.core import ParameterSource
 
-from localspec.api import (
-    ProgressLine,
-    SectionedCommand,
-    Settings,
-    UsageError,
-    complete_models,
-    flag,
-    flags,
-    load_registry,
-    notice,
-    option_flags,
-    require_model,
-    switch,
-    with_settings,
-)
+from localspec import api
 from localspec.calls.policy import CallPolicy
 from localspec.cli.options import (
     gate_option,
@@ -131,34 +117,34 @@ class ServeFlags:
         quiet: Print only errors on stderr.
     """
 
-    host: str | None = flag("ADDRESS")
-    port: int | None = flag(type=click.IntRange(0, 65535))
-    socket: str | None = flag("PATH")
-    background: bool = switch()
-    api_key_file: str | None = flag("FILE")
-    models: tuple[str, ...] = flag("NAME,…", default="", callback=_names)
+    host: str | None = api.flag("ADDRESS")
+    port: int | None = api.flag(type=click.IntRange(0, 65535))
+    socket: str | None = api.flag("PATH")
+    background: bool = api.switch()
+    api_key_file: str | None = api.flag("FILE")
+    models: tuple[str, ...] = api.flag("NAME,…", default="", callback=_names)
     cors: tuple[str, ...] = several("ORIGIN")
-    parallel: int | None = flag("N|auto", default="4", callback=parallel_count)
-    max_queue: int = flag("N", default=64, type=click.IntRange(1, _MOST_WAITING))
-    keep_alive: float | None = flag("TIME", default="10m", callback=_seconds)
-    pin: bool = switch()
-    max_wait: float | None = flag(
+    parallel: int | None = api.flag("N|auto", default="4", callback=parallel_count)
+    max_queue: int = api.flag("N", default=64, type=click.IntRange(1, _MOST_WAITING))
+    keep_alive: float | None = api.flag("TIME", default="10m", callback=_seconds)
+    pin: bool = api.switch()
+    max_wait: float | None = api.flag(
         "SECONDS", type=click.FloatRange(0, min_open=True), callback=_ends
     )
-    forget: bool = flag(default=False, is_flag=True, hidden=True)
-    media_path: Folder | None = flag("DIR", callback=_folder)
-    until_stdin_ends: bool = switch()
+    forget: bool = api.flag(default=False, is_flag=True, hidden=True)
+    media_path: Folder | None = api.flag("DIR", callback=_folder)
+    until_stdin_ends: bool = api.switch()
     tool_rules: CallPolicy = tool_rules()
-    quiet: bool = switch("-q", "--quiet")
+    quiet: bool = api.switch("-q", "--quiet")
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags("models", "exact", "sampling", "context", "device")
-@flags(serving=ServeFlags)
+@click.command(cls=api.SectionedCommand)
+@click.argument("name", metavar="[MODEL]", required=False, shell_complete=api.complete_models)
+@api.option_flags("models", "exact", "sampling", "context", "device")
+@api.flags(serving=ServeFlags)
 @gate_option
-@with_settings
-def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
+@api.with_settings
+def serve(name: str | None, settings: api.Settings, serving: ServeFlags) -> int:
     """Serve MODEL, or your default model, to other programs over HTTP.
 
     \b
@@ -172,20 +158,20 @@ def serve(name: str | None, settings: Settings, serving: ServeFlags) -> int:
     """  # noqa: D301 - click keeps lines behind a \b
     if serving.background:
         if serving.until_stdin_ends:
-            raise UsageError(
+            raise api.UsageError(
                 "--until-stdin-ends and --background are given, and in the background there is no stdin: leave one out"
             )
         return start_in_background([each for each in sys.argv[1:] if each != "--background"])
-    settings = settings.with_model(name and require_model(name))
+    settings = settings.with_model(name and api.require_model(name))
     if serving.forget:
         settings = settings_of({**settings.given, "prompt_cache": False})
     keys = keys_of(serving.api_key_file) if serving.api_key_file else {}
     if serving.host not in {None, *LOOPBACK} and not keys:
-        raise UsageError(
+        raise api.UsageError(
             f"--host {serving.host} lets other machines connect: give --api-key-file as well"
         )
     if "*" in serving.cors:
-        raise UsageError(
+        raise api.UsageError(
             "--cors * would let every web page ask: name each origin, https://HOST:PORT"
         )
     gate = settings.gate
@@ -212,7 +198,7 @@ async def served_here(
     seen: ExitStack,
     keys: Mapping[str, str],
     gate: str,
-    settings: Settings,
+    settings: api.Settings,
     serving: ServeFlags,
 ) -> int:
     """Load, and serve from the start until it is interrupted; return the exit code.
@@ -234,7 +220,7 @@ async def served_here(
         threading.Thread(target=interrupt, daemon=True).start()
     models = _models(settings, serving)
     metrics = Metrics(by_model=len(models) > 1)
-    line = ProgressLine(enabled=not serving.quiet)
+    line = api.ProgressLine(enabled=not serving.quiet)
     pool = _model_pool(models, metrics, line, serving)
     catalogue = Catalogue(models, settings.reply_of, serving.pin)
     closing = Closing(pool)
@@ -320,7 +306,7 @@ class Closing:
         """Let short answers end by themselves, and tell of those that do not."""
         await asyncio.sleep(_GRACE_S)
         if cut := self._pool.under_way:
-            notice(f"stopped with {cut} answer{'s' * (cut > 1)} under way")
+            api.notice(f"stopped with {cut} answer{'s' * (cut > 1)} under way")
         self.begin()
 
 
@@ -360,9 +346,9 @@ def _interrupt_at_end(loop: asyncio.AbstractEventLoop) -> None:
         loop.call_soon_threadsafe(signal.raise_signal, signal.SIGINT)
 
 
-def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
+def _models(settings: api.Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
     """Return the models to begin with, the usual one first; draft models that are named are for that one."""
-    named = [require_model(each) for each in serving.models]
+    named = [api.require_model(each) for each in serving.models]
     several = [settings] if settings.named_model or not named else []
     several += [settings_of({**settings.given, "model": each}) for each in named]
     models: dict[str, ServedModel] = {}
@@ -370,14 +356,14 @@ def _models(settings: Settings, serving: ServeFlags) -> tuple[ServedModel, ...]:
         launch = each.launch
         if models:
             launch = without_files(launch)
-        target, _ = named_models(launch, load_registry())
+        target, _ = named_models(launch, api.load_registry())
         name, *names = dict.fromkeys(filter(None, (launch.pair, launch.target, target)))
         models.setdefault(name, ServedModel(name, launch, each.reply, tuple(names)))
     return (*models.values(),)
 
 
 def _model_pool(
-    models: tuple[ServedModel, ...], metrics: Metrics, line: ProgressLine, serving: ServeFlags
+    models: tuple[ServedModel, ...], metrics: Metrics, line: api.ProgressLine, serving: ServeFlags
 ) -> ModelPool:
     """Return what has engines; all their notices are counted, and shown as far as they concern loading."""
     noted: dict[str, tuple[str, ...]] = {}  # by model: memory that is short changes them
@@ -396,7 +382,7 @@ def _model_pool(
                 noted[name] = seen.notes
                 line.draw("")
                 for note in () if serving.quiet else seen.notes:
-                    notice(note if models == (model,) else f"{name}: {note}")
+                    api.notice(note if models == (model,) else f"{name}: {note}")
 
         settings = Load(embeds=True) if model.embeds else usual
         engine = RemoteEngine(settings=settings, watch=watch, revives=True)
@@ -439,7 +425,7 @@ async def _shared(service: Service, seen: ExitStack) -> str:
     try:
         directory()  # the first server of a machine makes it
         listener = seen.enter_context(listening(None, None, path))[0]
-    except UsageError:
+    except api.UsageError:
         return ""
     sharing = SharedEngineServer(service.pool)
     await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
@@ -456,15 +442,15 @@ def _address(listener: socket.socket) -> str:
 def _tell(service: Service, addresses: Sequence[str], keys: int) -> None:
     """Say where it is, and whom it lets in."""
     if keys:
-        notice(f"{keys} API key{'s' * (keys > 1)}: every request must carry one")
+        api.notice(f"{keys} API key{'s' * (keys > 1)}: every request must carry one")
     where = " and ".join(addresses)
     names = " and ".join(each.name for each in service.catalogue.models)
-    notice(f"serving {names} at {where}; Ctrl-C stops it")
+    api.notice(f"serving {names} at {where}; Ctrl-C stops it")
 
 
-def _show(seen: Notice, line: ProgressLine) -> None:
+def _show(seen: Notice, line: api.ProgressLine) -> None:
     """Show how far loading is, and that the engine died."""
     if isinstance(seen, EngineDied):
-        notice(seen.reason)
+        api.notice(seen.reason)
     elif not isinstance(seen, ReplyEvents):  # they come with every token
         line.show(seen)

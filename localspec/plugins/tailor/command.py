@@ -8,22 +8,7 @@ from pathlib import Path
 
 import click
 
-from localspec.api import (
-    LocalspecError,
-    ProgressLine,
-    SectionedCommand,
-    Settings,
-    UsageError,
-    changed,
-    complete_models,
-    flag,
-    flags,
-    option_flags,
-    print_json,
-    size_text,
-    switch,
-    with_settings,
-)
+from localspec import api
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -55,19 +40,19 @@ class TailorFlags:
         quiet: Print only errors on stderr.
     """
 
-    undo: bool = switch()
-    prompts: str | None = flag("FILE")
-    per_workload: int = flag("N", default=2, type=int)
-    json_: bool = switch()
-    quiet: bool = switch("-q", "--quiet")
+    undo: bool = api.switch()
+    prompts: str | None = api.flag("FILE")
+    per_workload: int = api.flag("N", default=2, type=int)
+    json_: bool = api.switch()
+    quiet: bool = api.switch("-q", "--quiet")
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("name", metavar="[TARGET]", required=False, shell_complete=complete_models)
-@flags(tailoring=TailorFlags)
-@option_flags("device")
-@with_settings
-def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
+@click.command(cls=api.SectionedCommand)
+@click.argument("name", metavar="[TARGET]", required=False, shell_complete=api.complete_models)
+@api.flags(tailoring=TailorFlags)
+@api.option_flags("device")
+@api.with_settings
+def tailor(name: str | None, settings: api.Settings, tailoring: TailorFlags) -> int:
     """Make a faster draft model for TARGET, or for your default model.
 
     Makes smaller draft models from the files on this machine, in Q4_0 or from the target's first
@@ -75,23 +60,23 @@ def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
     replaces the present draft model if it is faster. Answers stay the same.
     """
     if tailoring.per_workload < 1:
-        raise UsageError(f"per_workload is {tailoring.per_workload}: it must be 1 or more")
+        raise api.UsageError(f"per_workload is {tailoring.per_workload}: it must be 1 or more")
     # Drafting is compared with plain decoding, whatever is set.
-    launch = changed(settings.launch, {"draft": "off", "draft_length": None, "mmproj": "off"})
+    launch = api.changed(settings.launch, {"draft": "off", "draft_length": None, "mmproj": "off"})
     name = name or launch.pair or launch.target
     if name is None:
-        raise UsageError("no model is given or set: choose one that `localspec list` shows")
+        raise api.UsageError("no model is given or set: choose one that `localspec list` shows")
     if tailoring.undo:
         made, pair, freed = undo(name)
         own = pair.replaces or "no draft model"
-        click.echo(f"removed {made.name} ({size_text(freed)}): {pair.pair} uses {own} again")
+        click.echo(f"removed {made.name} ({api.size_text(freed)}): {pair.pair} uses {own} again")
         return 0
 
     def report(text: str) -> None:
         if not tailoring.json_:
             click.echo(text)
 
-    def refuse(candidate: Candidate, error: LocalspecError) -> None:
+    def refuse(candidate: Candidate, error: api.LocalspecError) -> None:
         refused.append(f"not tried: {candidate.label}: {error}")
         report(refused[-1])
 
@@ -103,7 +88,7 @@ def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
         with (
             unwind_on_terminate(),
             work_folder() as folder,
-            ProgressLine(enabled=not tailoring.quiet) as line,
+            api.ProgressLine(enabled=not tailoring.quiet) as line,
             cancel_on_interrupt(cancel),
             closing(Tailor(job, cancel, line.load, line.measure)) as at_work,
         ):
@@ -112,7 +97,7 @@ def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
             report(
                 f"{job.pair.name}: {len(every)} draft models to try on {len(prompts)} answers; about"
                 f" {duration_text(at_work.expected_s(prompts, every))}, and up to"
-                f" {size_text(sum(sizes[-2:]))} of disk"
+                f" {api.size_text(sum(sizes[-2:]))} of disk"
             )
             answers = at_work.record(prompts)
             tried = at_work.measure_all(every, answers, folder, refuse)
@@ -125,7 +110,7 @@ def tailor(name: str | None, settings: Settings, tailoring: TailorFlags) -> int:
     if tailoring.json_:
         document: dict[str, object] = {"pair": job.pair.name, "kept": entry, "result": result}
         document |= {"tried": [_document(each) for each in tried], "not_tried": refused}
-        print_json({**document, "seconds": round(took_s, 1)}, indent=None)
+        api.print_json({**document, "seconds": round(took_s, 1)}, indent=None)
     return 0
 
 
@@ -160,7 +145,7 @@ def _table(tried: Sequence[Tried]) -> str:
     rows += [
         [
             each.candidate.label,
-            size_text(each.size_bytes),
+            api.size_text(each.size_bytes),
             f"{each.agrees:.1%}",
             f"{each.step:.2f}",
             f"{each.speed:.2f}",

@@ -8,16 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from localspec.api import (
-    LocalspecError,
-    UsageError,
-    flag,
-    flags,
-    notice,
-    option_flags,
-    size_text,
-    switch,
-)
+from localspec import api
 from localspec.cli import leave
 from localspec.cli.options import several
 from localspec.display import printable
@@ -40,17 +31,17 @@ class WorkerFlags:
     """
 
     names: tuple[str, ...] = several("--device", "NAME")
-    listen: str = flag(
+    listen: str = api.flag(
         "HOST:PORT",
         default=_LISTEN,
         help=f"Where to listen; port 0 picks a free one. Default: {_LISTEN}.",
     )
-    allow: bool = switch()
+    allow: bool = api.switch()
 
 
 @click.command()
-@flags(lending=WorkerFlags)
-@option_flags("threads")
+@api.flags(lending=WorkerFlags)
+@api.option_flags("threads")
 def worker(lending: WorkerFlags, threads: int | None) -> int:
     """Let another machine use this one's devices, with `localspec run --workers`.
 
@@ -73,7 +64,9 @@ def worker(lending: WorkerFlags, threads: int | None) -> int:
             serving.join(_LOOK_S)
     except KeyboardInterrupt:
         leave(0)  # llama.cpp still waits for a connection
-    raise LocalspecError(f"the worker at {address} ended: llama.cpp could not take a connection")
+    raise api.LocalspecError(
+        f"the worker at {address} ended: llama.cpp could not take a connection"
+    )
 
 
 def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
@@ -87,7 +80,7 @@ def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
         number = socket.gethostbyname(host)
         is_loopback = ipaddress.ip_address(number).is_loopback
         if not (is_loopback or allow):
-            raise UsageError(
+            raise api.UsageError(
                 f"--listen {listen} lets other machines connect, and llama.cpp's RPC has no password: "
                 "use SSH, see docs/gpu.md, or add --allow"
             )
@@ -97,7 +90,9 @@ def _address(listen: str, *, allow: bool) -> tuple[str, bool]:
             port = free.getsockname()[1]
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(f"cannot listen on {listen}: {reason}; give another --listen") from None
+        raise api.UsageError(
+            f"cannot listen on {listen}: {reason}; give another --listen"
+        ) from None
     return f"{number}:{port}", is_loopback
 
 
@@ -116,10 +111,10 @@ def _print_address(address: str, served: Sequence[Device], *, is_loopback: bool)
             f"anyone who reaches {address} can use, crash and eavesdrop on this worker: llama.cpp's RPC has no password "
             "and no encryption, and its authors call it insecure"
         )
-    notice(*map(printable, lines))
+    api.notice(*map(printable, lines))
 
 
 def _free(device: Device) -> str:
     """Return how much memory is free; llama.cpp only knows the size of the CPU's."""
     free = device.free_bytes if device.is_gpu else free_ram_bytes()
-    return "memory unknown" if free is None else f"{size_text(free)} free"
+    return "memory unknown" if free is None else f"{api.size_text(free)} free"
