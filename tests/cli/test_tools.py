@@ -14,9 +14,9 @@ import pytest
 from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.cli import tools
-from localspec.cli.prompt import DocsFlags, QuestionFlags
+from localspec.cli.prompt import DocsFlags, QuestionFlags, SystemFlags
 from localspec.cli.run import AnswerWriter, OutputFlags
-from localspec.cli.tools import RepliesAndCalls, ToolFlags, pressed_answer
+from localspec.cli.tools import ChatFlags, RepliesAndCalls, ToolFlags, pressed_answer
 from localspec.decoding.round import Spent, StopReason
 from localspec.messages import Message, ToolCall
 from localspec.options import ReplyOptions
@@ -42,7 +42,7 @@ def test_vectors_that_cannot_be_used_are_reported_once(capsys: pytest.CaptureFix
     with closing(open_index("notes", make=True)) as index:
         index.choose_vector_model(VectorModel("gone", "0" * 64))
     docs = DocsFlags("notes")
-    ToolFlags(tools=True).runner(docs, offline=True)
+    ChatFlags(SystemFlags(), docs, ToolFlags(tools=True)).runner(offline=True)
     QuestionFlags().message("How hot is tea?", docs)
     assert capsys.readouterr().err.count("localspec pull gone") == 1
 
@@ -85,7 +85,8 @@ def test_a_call_is_printed_once_and_never_on_stdout(
     monkeypatch.setattr(tools, "pressed_answer", lambda *_, **__: "y")
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    runner = ToolFlags(tools=True).runner(DocsFlags(), offline=False)
+    asked = ChatFlags(SystemFlags(), DocsFlags(), ToolFlags(tools=True))
+    runner = asked.runner(offline=False)
     turns = RepliesAndCalls(runner, quiet=False)
     writer = AnswerWriter(OutputFlags(), calls=True)
     called = replace(LAST, calls=(ToolCall("1", "list_folder", "{}"),))
