@@ -44,7 +44,8 @@ def reached() -> dict[str, set[str]]:
         name = path.relative_to(PACKAGE / "plugins").parts[0]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("localspec"):
-                found.setdefault(name, set()).add(node.module or "")
+                wholes = {f"{node.module}.{alias.name}" for alias in node.names}  # of modules
+                found.setdefault(name, set()).update(wholes & PUBLIC or {node.module or ""})
     return {
         name: {
             each.removeprefix("localspec.")
