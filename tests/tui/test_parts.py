@@ -148,7 +148,7 @@ def test_settings_are_read_as_what_they_are_and_kept_but_for_the_seed() -> None:
     assert usual.changed("seed", "7").changed("seed", "off").options.seed is None
     texts = {"temperature": "0.8", "seed": "random", "draft": "auto"}
     assert {name: usual.text_of(name) for name in texts} == texts
-    assert usual.changed("draft", "off").draft == usual.from_json('{"draft": false}').draft == "off"
+    assert usual.changed("draft", "off").draft == "off"
     assert usual.changed("draft", "on").draft == "auto"
     sampling = SamplingParams(temperature=0.1, top_k=3)
     settings = ChatSettings(ReplyOptions(sampling, seed=9), draft="off")
