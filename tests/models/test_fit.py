@@ -70,32 +70,11 @@ def need_mb(model: ModelShape, **changes: Any) -> int:
     return predict(model, replace(OPTIONS, **changes))[0].total_bytes // MB + 1
 
 
-def sizes(plan: FitPlan) -> tuple[int, int, int | None]:
-    return plan.n_ctx, plan.target_layers, plan.draft_layers
-
-
 def refusal(*args: Any, **changes: Any) -> str:
     with pytest.raises(ModelLoadError) as caught:
         fit(*args, **changes)
     assert str(caught.value).isprintable()
     return str(caught.value)
-
-
-def test_the_draft_model_goes_before_any_context_does(big: ModelShape, small: ModelShape) -> None:
-    plan = fit(big, small, machine(64_000))
-    assert (sizes(plan), plan.given_up, plan.shrunk) == ((4096, 0, 0), (), False)
-    # Context beyond what a model was trained for does not count.
-    trained = replace(big, n_ctx_train=2048)
-    assert fit(trained, None, machine(need_mb(big, n_ctx=2048))).given_up == ()
-    together = need_mb(big) + need_mb(small, max_rows=1)
-    assert fit(big, small, machine(together)).draft_layers == 0
-    assert fit(big, small, machine(together - 3)).draft_layers is None
-    plan = fit(big, small, machine(need_mb(big)))
-    assert sizes(plan) == (4096, 0, None)
-    assert "without the draft model" in plan.given_up[0]
-    plan = fit(big, None, machine(need_mb(big, n_ctx=1024)))
-    assert (plan.n_ctx, plan.shrunk) == (1024, True)
-    assert "the context is 1024 tokens instead of 4096" in plan.given_up[0]
 
 
 def test_a_context_that_was_named_is_not_shrunk(big: ModelShape, small: ModelShape) -> None:
@@ -113,43 +92,6 @@ def test_a_context_that_was_named_is_not_shrunk(big: ModelShape, small: ModelSha
         assert "--kv-type q4_1" in refusal(big, None, ram, shrinks=False, kv_type=kind, **long)
     hopeless = refusal(big, None, machine(1000), shrinks=False, kv_type="q4_0", **long)
     assert "--kv-type" not in hopeless
-
-
-def test_the_target_has_the_gpu_first(big: ModelShape, small: ModelShape) -> None:
-    plan = fit(big, small, machine(8_000, 24_000))
-    assert (sizes(plan), plan.given_up) == ((4096, 33, 17), ())
-    ram, gpu = plan.uses
-    assert gpu.needed_bytes > big.output_bytes + sum(x.weights_bytes for x in big.layers)
-    assert ram.target.weights_bytes == big.input_bytes
-    alone = fit(big, None, machine(8_000, 24_000)).uses[1].needed_bytes // MB + 1
-    plan = fit(big, small, machine(8_000, alone))
-    assert sizes(plan) == (4096, 33, 0)
-    assert f"on the CPU: GPU0 has {alone * MB / 1e9:.1f} GB free" in plan.given_up[0]
-    plan = fit(big, small, TWO, gpus=("GPU1",), draft_gpus=("GPU0",))
-    ram, first, second = plan.uses
-    assert (first.target.total_bytes, second.draft_model.total_bytes) == (0, 0)
-    assert first.draft_model.total_bytes > small.output_bytes
-    assert second.target.total_bytes > ram.target.total_bytes
-    assert "33 of 33 layers on GPU1, the draft model 17 of 17 layers on GPU0" in plan.placed
-    plan = fit(big, small, machine(8_000, 24_000), gpus=(), draft_gpus=("GPU0",))
-    assert (sizes(plan), plan.given_up) == ((4096, 0, 17), ())
-    assert plan.uses[1].target.total_bytes == 0
-
-
-def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
-    plan = fit(big, None, machine(8_000, 2_000))
-    assert 1 < plan.target_layers < fit(big, None, machine(8_000, 2_300)).target_layers < 33
-    assert plan.uses[1].fits
-    assert plan.uses[1].needed_bytes > 1_700 * MB
-    first, *others = plan.lines()
-    assert " GB of 8.4 GB free, GPU0: " in first
-    assert [f"{plan.target_layers} of 33 layers" in each for each in others] == [True, True]
-    assert fit(big, None, machine(8_000, 24_000), gpu_layers=9).target_layers == 9
-    assert "GPU0 has" in refusal(big, None, machine(8_000, 1_000), gpu_layers=9)
-    # Where no layer fits a GPU, the CPU loads in its own way: copied, and mapped where layers are on a GPU.
-    ram = machine(need_mb(big), 100)
-    assert fit(big, None, ram, load_mode=None).target_layers == 0
-    assert "does not fit" in refusal(big, None, ram, load_mode="mmap")
 
 
 def test_gpus_that_share_the_ram_add_none(big: ModelShape, small: ModelShape) -> None:
@@ -192,21 +134,6 @@ def test_shares_count_instead_of_free_memory_and_tensors_are_split_evenly(big: M
     assert all(sum(split_layers(count, free)) == count for count in range(40))
     assert (split_layers(4, [0, 0]), split_layers(5, [])) == ((2, 2), ())
     assert 2 * first.target.weights_bytes == alone.weights_bytes
-
-
-@pytest.mark.parametrize(("gpu_mb", "on_gpu"), [(24_000, 2), (0, 0)])
-def test_heads_are_where_the_last_layers_are(big: ModelShape, gpu_mb: int, on_gpu: int) -> None:
-    own = replace(big, layers=big.layers[-1:], input_bytes=0, output_bytes=0)
-    place = machine(64_000, gpu_mb) if gpu_mb else machine(64_000)
-    gpus = tuple(gpu.name for gpu in place[1:])
-    heads = ModelLoad(own, OPTIONS.for_heads(), gpus, heads=True, follows=True)
-    plan = fit_loads(ModelLoad(big, OPTIONS, gpus), heads, place)
-    assert plan.draft_layers == on_gpu
-    assert sum(use.draft_model.kv_bytes for use in plan.uses[on_gpu and 1 :]) > 0
-    tight = machine(need_mb(big) + 1)
-    plan = fit_loads(ModelLoad(big, OPTIONS), replace(heads, gpus=()), tight)
-    assert plan.draft_layers is None
-    assert "without its heads" in plan.given_up[0]
 
 
 SMALL_OPTIONS = LoadOptions(256, max_rows=1, n_batch=512, flash_attention=True, load_mode="copy")

@@ -159,7 +159,9 @@ def own_files() -> Path:
         ("sees-hugely.gguf", _sees(4096, **{"vision.image_size": 1000, "vision.patch_size": 1, "vision.embedding_length": 60_000})),
     ):  # fmt: skip
         (folder / name).write_bytes(data)
-    for name, encoder in (("seeing", "sees.gguf"), ("hugely", "sees-hugely.gguf")):
+    for name, encoder in (
+        ("seeing", "sees.gguf"), ("hugely", "sees-hugely.gguf"), ("narrowly", "sees-narrow.gguf"), ("cut", "cut.gguf"), ("wrongly", "toy.gguf"),
+    ):  # fmt: skip
         (folder / name).mkdir()
         sparse_model(folder / name / "big.gguf", LLAMA_8B, WORDS)
         (folder / name / "mmproj-f16.gguf").write_bytes((folder / encoder).read_bytes())

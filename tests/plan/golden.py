@@ -77,7 +77,7 @@ def answer(case: Case) -> str:
         fetched = _on(MACHINES[case.machine], case, data, patch)
         row: Row = {"name": case.name, "machine": case.machine, **_asked(case)}
         try:
-            row["plan" if case.kind == "plan" else "text"] = _answers(case, data)
+            row["text" if case.command else "plan"] = _answers(case, data)
         except (LocalspecError, click.ClickException) as error:
             row["refusal"] = f"{type(error).__name__}: {error}"
         if fetched:
@@ -92,7 +92,7 @@ def _asked(case: Case) -> Row:
         "here": list(case.here),
         "wish": wish,
         "costs": dict(case.costs),
-        "command": [] if case.kind == "plan" else [case.kind, *case.flags],
+        "command": list(case.command),
     }
     return {name: part for name, part in parts.items() if part}
 
@@ -104,14 +104,14 @@ def _plain_values(value: object) -> object:
 
 def _answers(case: Case, data: Path) -> Any:
     launch = dict(case.launch)
-    if case.kind == "plan":
+    if not case.command:
         load = LoadOptions(**launch.pop("load", {}))
         return plain(make_plan(LaunchOptions(load=load, **launch), **case.wish))
-    if case.kind == "doctor":
+    if case.command[0] == "doctor":
         return [f"{fact.state} {fact.name} {fact.value}" for fact in memory(data, launch)]
-    if case.kind == "choices":
+    if case.command[0] == "choices":
         return [f"{line(row, 32)} | {hint(row)} | {sizes_of(row)}" for row in measured_choices()]
-    done = CliRunner().invoke(localspec, [case.kind, *case.flags])
+    done = CliRunner().invoke(localspec, case.command)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return [*done.stdout.splitlines(), *(f"stderr: {each}" for each in done.stderr.splitlines())]

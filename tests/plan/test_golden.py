@@ -4,14 +4,11 @@ A row that changes is a decision that changes: LOCALSPEC_UPDATE_SNAPSHOTS=1 writ
 """
 
 import os
-from pathlib import Path
 
 from localspec.plan.decide import Refusal, decide
 from localspec.plan.load_plan import LoadPlan
-from tests.plan.cases import CASES
+from tests.plan.cases import CASES, TABLE
 from tests.plan.golden import DECIDED, answer
-
-TABLE = Path(__file__).with_name("golden.jsonl")
 
 
 def test_what_is_loaded_is_what_the_table_says() -> None:
