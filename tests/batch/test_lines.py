@@ -2,13 +2,11 @@
 
 import hashlib
 import io
-import json
 import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,8 +30,7 @@ from localspec.batch.source import (
 from localspec.chat.request import Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, TemplateError, UsageError
-from localspec.messages import Message
-from localspec.options import FORBIDDEN, ReplyOptions, SamplingParams
+from localspec.options import ReplyOptions
 from tests.support.checks import refuses
 from tests.test_media import png
 from tests.test_media import url as url_of
@@ -195,10 +192,6 @@ def test_what_a_template_must_not_do_is_an_error_of_the_line(tmp_path: Path) -> 
         assert ("t.txt:2: is not a Jinja" in str(wrong.value)) is (content == b"a\n{{ b")
 
 
-USER = [{"role": "user", "content": "Hi"}]
-SAID = {"role": "assistant", "content": "x"}
-
-
 def line(**fields: Any) -> Line:
     return Line(3, "0" * 16, fields)
 
@@ -207,206 +200,10 @@ def asked(form: Form | None = None, **fields: Any) -> Request:
     return line_request(line(**fields), form or Form(ReplyOptions(seed=9)), 1)
 
 
-def turns(ask: Request) -> list[tuple[str, str]]:
-    assert ask.raw is None
-    return [(each.role, each.text) for each in ask.messages]
-
-
-def test_a_prompt_is_what_a_user_says_after_the_system_prompt_of_line_or_run() -> None:
-    form = Form(ReplyOptions(), system="Be brief.")
-    assert turns(asked(form, prompt="Hi")) == [("system", "Be brief."), ("user", "Hi")]
-    own = asked(form, prompt="Hi", system="Be long.")
-    assert turns(own) == [("system", "Be long."), ("user", "Hi")]
-    messages = [{"role": "developer", "content": "Own."}, *USER]
-    assert turns(asked(form, messages=messages)) == [("system", "Own."), ("user", "Hi")]
-    begun = [*USER, {"role": "assistant", "content": "Well,"}]
-    assert turns(asked(form, messages=begun))[-1] == ("assistant", "Well,")
-    parts = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]
-    assert turns(asked(messages=parts)) == [("user", "aa")]
-    thought = [{"role": "assistant", "content": "Yes", "reasoning_content": "hm"}, *USER]
-    assert asked(messages=thought).messages[0] == Message.assistant("Yes", "hm")
-
-
-def test_raw_prompts_and_those_of_the_older_endpoint_go_as_they_are() -> None:
-    body = {"model": "m", "prompt": "Once", "seed": 4}
-    form = Form(ReplyOptions(), raw=True)
-    raw, old = asked(form, prompt="Once"), asked(url="/v1/completions", body=body)
-    assert (raw.messages, raw.raw) == (old.messages, old.raw) == ((), "Once")
-    assert old.options.seed == 4
-    refuses("messages need the chat template", asked, form, messages=USER)
-    refuses("messages need the chat template", asked, form, body={"messages": USER})
-    refuses("no system prompt", asked, form, prompt="Once", system="Be brief.")
-
-
-def test_options_of_a_line_are_laid_over_those_of_the_run() -> None:
-    form = Form(ReplyOptions(SamplingParams(temperature=0.5, top_k=7), None, 10, ("x",)))
-    ask = asked(form, prompt="Hi", temperature=0, max_tokens=3, stop="end", min_p=None)
-    assert ask.options.sampling == SamplingParams(temperature=0, top_k=7)
-    assert (ask.options.max_tokens, ask.options.stop) == (3, ("end",))
-    assert ask.options.seed == line_seed(1, None, 3)
-    assert asked(prompt="Hi", seed=0).options.seed == 0
-    template = LineTemplate("Who is {{ name }}{% for x in also %}, {{ x }}{% endfor %}?\n", "t")
-    form = Form(ReplyOptions(), template=template)
-    assert turns(asked(form, name="Ada", also=["Bob"])) == [("user", "Who is Ada, Bob?")]
-    with pytest.raises(TemplateError, match="t fails on this line: 'name' is undefined"):
-        asked(form, nom="Ada")
-    form = Form(ReplyOptions(), field="question")
-    assert turns(asked(form, question="Why?", prompt="no", messages="no")) == [("user", "Why?")]
-
-
-def test_a_body_says_how_to_think() -> None:
-    bodies: list[tuple[dict[str, Any], str | None]] = [
-        ({}, None),
-        ({"think": 64}, "64"),
-        ({"reasoning_effort": "minimal"}, "low"),
-        ({"chat_template_kwargs": {"enable_thinking": False}}, "off"),
-        ({"reasoning_effort": "high", "think": "off"}, "off"),
-        ({"reasoning_budget_tokens": 64}, "64"),
-        ({"reasoning_budget_tokens": -1}, "on"),
-        ({"reasoning_budget_tokens": 1.5}, "body.reasoning_budget_tokens is 1.5: it takes a whole"),
-        ({"reasoning_effort": "hard"}, "body.reasoning_effort is 'hard'"),
-        ({"reasoning_effort": 5}, "reasoning_effort is 5: it takes a text"),
-        ({"chat_template_kwargs": []}, "chat_template_kwargs is .*: it takes an object"),
-        (
-            {"chat_template_kwargs": {"tools": []}},
-            "template_kwargs has 'tools', which cannot be set",
-        ),
-    ]
-    for body, think in bodies:
-        given = {"messages": USER, **body}
-        if think is None or " " not in think:
-            assert asked(body=given).options.think == think
-        else:
-            with pytest.raises(LocalspecError, match=think):
-                asked(body=given)
-
-
-def test_how_to_think_is_refused_for_a_text_that_has_no_chat_template() -> None:
-    raw, usual = Form(ReplyOptions(), raw=True), Form(ReplyOptions())
-    for form, fields, name in (
-        (raw, {"prompt": "Hi", "think": "off"}, "think"),
-        (raw, {"prompt": "Hi", "reply_options": {"think": 5}}, "reply_options.think"),
-        (usual, {"body": {"prompt": "Hi", "think": 5}}, "body.think"),
-        (usual, {"body": {"prompt": "Hi", "reasoning_effort": "low"}}, "body.reasoning_effort"),
-    ):
-        with pytest.raises(UsageError, match=f"^{name} .*chat template"):
-            asked(form, **fields)
-    general = Form(ReplyOptions(think="off"), raw=True)
-    assert asked(general, prompt="Hi").options.think == "off"  # a note says that it changes nothing
-
-
-def test_beside_a_template_fields_are_data_whatever_their_names() -> None:
-    for value in ["sunflower", 7, [1], {"a": 1}]:
-        form = Form(
-            ReplyOptions(seed=9), LineTemplate("{{ seed }} {{ system }}", "t"), system="Brief."
-        )
-        fields = {"seed": value, "system": "solar", "temperature": "warm", "stop": 5, "grammar": []}
-        ask = asked(form, **fields)
-        assert turns(ask) == [("system", "Brief."), ("user", f"{value} solar")]
-        assert ask.options == replace(form.options, seed=line_seed(1, None, 3))
-
-
-def test_reply_options_are_laid_over_all_others_and_may_stand_beside_a_template() -> None:
-    own = {"temperature": 0, "seed": 4, "system": "Own."}
-    form = Form(ReplyOptions(max_tokens=10), LineTemplate("{{ seed }}", "t"), system="Run's.")
-    for each in (own, json.dumps(own)):
-        ask = asked(form, seed="flax", reply_options=each)
-        assert turns(ask) == [("system", "Own."), ("user", "flax")]
-        assert (ask.options.sampling.temperature, ask.options.seed) == (0, 4)
-        assert ask.options.max_tokens == 10
-    plain = asked(prompt="Hi", temperature=1, reply_options=own)
-    assert plain.options.sampling.temperature == 0
-    body = {"messages": USER, "temperature": 1}
-    assert asked(body=body, reply_options=own).options.sampling.temperature == 0
-    assert asked(prompt="Hi", reply_options="").options.max_tokens is None
-
-
-def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() -> None:
-    body = {
-        "model": "gpt-4o", "messages": USER, "temperature": 0.2, "max_completion_tokens": 4,
-        "top_p": 0.5, "stop": ["a", "b"], "logit_bias": {"5": -100}, "n": 1, "stream": False,
-        "user": "u1", "response_format": {"type": "text"}, "frequency_penalty": 1,
-    }  # fmt: skip
-    fields: dict[str, Any] = {"custom_id": "r-1", "url": "/v1/chat/completions", "body": body}
-    ask = asked(method="POST", **fields)
-    assert turns(ask) == [("user", "Hi")]
-    assert requested_model(line(**fields), Form(ReplyOptions())) == "gpt-4o"
-    assert requested_model(line(**fields), Form(ReplyOptions(), field="prompt")) is None
-    assert ask.options.max_tokens == 4
-    assert ask.options.stop == ("a", "b")
-    assert ask.options.sampling == SamplingParams(
-        temperature=0.2, top_p=0.5, frequency_penalty=1, logit_bias=((5, FORBIDDEN),)
-    )
-    assert ask.options.seed == line_seed(1, "r-1", 3)
-
-
-def test_a_line_that_cannot_be_answered_says_what_is_wrong() -> None:
-    rows: list[tuple[Any, ...]] = [
-        ({}, "has no 'prompt', but nothing"),
-        ({"text": "Hi"}, "has no 'prompt', but text: --field"),
-        ({"prompt": 5}, "'prompt' is empty or not text"),
-        ({"prompt": "  "}, "'prompt' is empty"),
-        ({"prompt": "\ud800"}, "half of a character"),
-        ({"prompt": "Hi", "messages": USER}, "cannot be combined"),
-        ({"prompt": "Hi", "system": 1}, "system is not text"),
-        ({"prompt": "Hi", "temperature": "warm"}, "temperature is 'warm': it takes a number"),
-        ({"prompt": "Hi", "temperature": 10**400}, "temperature is 1000"),
-        ({"prompt": "Hi", "grammar": "root ::= ("}, "the grammar is wrong: Expected"),
-        ({"prompt": "Hi", "json_schema": {"not": {"type": "null"}}}, "'not' is not supported"),
-        ({"prompt": "Hi", "grammar": "x", "json_schema": {}}, "cannot be combined"),
-        ({"prompt": "Hi", "response_format": {"type": "json_schema"}}, "response_format is"),
-        ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
-        ({"prompt": "Hi", "reply_options": "{"}, "it takes a JSON object"),
-        ({"prompt": "Hi", "reply_options": {"prompt": 1}}, "reply_options has 'prompt': choose"),
-        ({"prompt": "Hi", "reply_options": {"top_k": "a"}}, "top_k is 'a'"),
-        ({"prompt": "Hi", "id": "x" * 513}, "id is neither"),
-        ({"messages": ["Hi"]}, "message 1 is not an object"),
-        ({"messages": [{**SAID, "tool_calls": [{"id": "1"}]}]}, "message 1 calls tools"),
-        ({"messages": [{"role": "system", "content": "x"}]}, "nothing to answer"),
-        ({"body": {"messages": USER, "n": 2}}, "body.n is 2: only 1 is supported"),
-        ({"body": {"messages": USER, "tempratur": 1}}, "body.tempratur is not supported"),
-        ({"body": {"messages": USER}, "url": "/v1/embeddings"}, "url is '/v1/embeddings'"),
-    ]
-    for fields, complaint in rows:
-        with pytest.raises(LocalspecError, match=complaint.replace("[", r"\[")):
-            asked(**fields)
-
-
-def test_what_is_wrong_is_said_without_what_a_terminal_would_obey() -> None:
-    rows: list[Any] = [
-        {"\x1b[2J": 1},
-        {"prompt": "Hi", "json_schema": "\x1b[2J", "grammar": "\x1b"},
-        {"prompt": "Hi", "json_schema": 5, "id": "\x1b[2J"},
-        {"prompt": "Hi", "reply_options": {"\x1b[2J": 1}},
-        {"body": {"messages": USER, "\x1b[2J": 1}},
-        {"body": {"messages": USER, "n": "\x1b[2J"}},
-        {"messages": [{"role": "\x1b[2J", "content": "x"}]},
-    ]
-    for fields in rows:
-        with pytest.raises(LocalspecError) as caught:
-            asked(**fields)
-        assert str(caught.value).isprintable()
-
-
-SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
-
-
-def test_a_form_of_the_answer_replaces_that_of_the_run() -> None:
-    rows: list[tuple[Any, ...]] = [
-        ({"grammar": None, "temperature": None}, {"grammar": 'root ::= "run"'}),
-        ({"json_schema": SCHEMA}, {"json_schema": SCHEMA}),
-        ({"json_schema": '{"type": "null"}'}, {"json_schema": {"type": "null"}}),
-        ({"json_schema": True}, {"json_schema": True}),
-        ({"response_format": {"type": "json_object"}}, {"json_schema": {"type": "object"}}),
-        ({"response_format": {"type": "text"}}, {}),
-        ({"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}, {"json_schema": SCHEMA}),
-        ({"grammar": 'root ::= "line"'}, {"grammar": 'root ::= "line"'}),
-        ({"regex": "[a-z]+"}, {"regex": "[a-z]+"}),
-        ({"lark": 'start: "line"'}, {"lark": 'start: "line"'}),
-    ]  # fmt: skip
-    for fields, options in rows:
-        form = Form(ReplyOptions(grammar='root ::= "run"'))
-        assert asked(form, prompt="Hi", seed=1, **fields).options == ReplyOptions(seed=1, **options)
+def test_the_model_is_that_of_a_body_and_no_field_beside_a_field_that_is_named() -> None:
+    named = line(body={"model": "gpt-4o", "messages": []})
+    assert requested_model(named, Form(ReplyOptions())) == "gpt-4o"
+    assert requested_model(named, Form(ReplyOptions(), field="prompt")) is None
 
 
 def test_an_id_is_a_text_or_a_whole_number() -> None:
