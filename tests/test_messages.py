@@ -2,9 +2,7 @@
 
 import json
 from contextlib import suppress
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +17,7 @@ from localspec.messages import (
     from_json,
     to_json,
 )
+from tests.support.checks import refuses
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates, too
 WORDS = st.text(max_size=20).filter(str.strip)
@@ -126,141 +125,6 @@ def test_json_is_the_form_of_chat_bodies() -> None:
     assert result == {"role": "tool", "tool_call_id": "c1", "content": "3"}
 
 
-def test_bodies_of_others_are_read() -> None:
-    assert from_json({"role": "developer", "content": "x", "name": "n"}) == Message.system("x")
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert from_json({"role": "user", "content": parts}) == Message.user("ab")
-    assert from_json({"role": "assistant", "content": ""}) == Message("assistant")
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}
-    called = from_json({"role": "assistant", "content": None, "tool_calls": [call]})
-    assert called == Message("assistant", (ToolCall("1", "f", "{"),))
-    assert from_json({"role": "assistant", "content": "x", "tool_calls": None}).calls == ()
-    failed = {"role": "tool", "tool_call_id": "1", "content": "", "is_error": True}
-    assert from_json(failed) == Message("tool", (ToolResult("1", "", True),))
-    value = {"role": "user", "content": "a", "tool_calls": 5, "tool_call_id": 7, "is_error": "yes"}
-    assert from_json({**value, "reasoning_content": 0}) == Message.user("a")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"reasoning_content": "hm"},
-        {"reasoning": "hm"},
-        {"thinking": "hm"},
-        {"reasoning": "hm", "reasoning_content": None},
-        {"reasoning_content": "hm", "reasoning": "another"},
-        {"reasoning_details": [{"type": "reasoning.text", "text": "h"}, {"type": "reasoning.encrypted", "data": "x"}, {"type": "reasoning.summary", "summary": "m"}]},
-        {"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Yes"}]},
-        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Yes"}]},
-        {"content": [{"type": "text", "text": "Yes"}, {"type": "reasoning", "text": "hm"}]},
-    ],
-)  # fmt: skip
-def test_thoughts_are_read_whatever_a_program_calls_them(given: dict[str, Any]) -> None:
-    said = {"role": "assistant", "content": "Yes", **given}
-    assert from_json(said) == Message.assistant("Yes", "hm")
-    called = from_json({**said, "tool_calls": [CALL]})
-    assert (called.thinking, len(called.calls)) == ("hm", 1)
-    assert from_json({"role": "user", "content": "Yes", "reasoning": "hm"}) == Message.user("Yes")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"reasoning": {"effort": "low"}}, {"reasoning_details": 7}, {"thinking": {"type": "disabled"}}, {"reasoning_details": [None, {"text": 5}]}],
-)  # fmt: skip
-def test_what_only_sounds_like_thoughts_is_none(given: dict[str, Any]) -> None:
-    said = {"role": "assistant", "content": "Yes", **given}
-    assert from_json(said) == Message.assistant("Yes")
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [({"a": "é"}, '{"a": "é"}'), (None, ""), ("", ""), ('{"a', '{"a'), ([1], "[1]"), (5, "5")],
-)
-def test_arguments_may_be_a_text_an_object_or_nothing(given: Any, text: str) -> None:
-    function = {"name": "f", "arguments": given}
-    calls = [{"id": "1", "function": function}, {"id": "2", "function": {"name": "f"}}]
-    first, second = from_json({"role": "assistant", "tool_calls": calls}).calls
-    assert (first.arguments, second.arguments) == (text, "")
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", None, [], [{"type": "text", "text": ""}], [{"type": "refusal", "refusal": ""}]],
-)
-def test_a_content_may_be_empty(content: Any) -> None:
-    for role in ("system", "developer", "user", "assistant"):
-        assert from_json({"role": role, "content": content}).parts == ()
-    result = from_json({"role": "tool", "tool_call_id": "1", "content": content})
-    assert result.parts == (ToolResult("1", ""),)
-
-
-def test_a_reply_may_say_nothing_and_a_call_may_be_of_a_tool_that_takes_a_text() -> None:
-    assert from_json({"role": "assistant"}) == Message.assistant("")
-    custom = {"id": "1", "type": "custom", "custom": {"name": "patch", "input": "*** é"}}
-    (call,) = from_json({"role": "assistant", "content": None, "tool_calls": [custom]}).calls
-    assert (call.name, call.arguments) == ("patch", '{"input": "*** é"}')
-
-
-def test_a_part_may_be_empty_and_blanks_stay() -> None:
-    parts = [{"type": "text", "text": each} for each in ("", "a", " \n", "")]
-    assert from_json({"role": "user", "content": parts}) == Message.user("a \n")
-    assert from_json({"role": "assistant", "content": parts}) == Message.assistant("a \n")
-    assert from_json({"role": "user", "content": "\t"}).text == "\t"
-
-
-def test_what_a_reply_refused_is_what_it_said() -> None:
-    part = {"type": "refusal", "refusal": "I will not."}
-    said: list[dict[str, Any]] = [
-        {"content": [part]},
-        {"content": [{"type": "text", "text": ""}, part]},
-        {"content": None, "refusal": "I will not."},
-        {"refusal": "I will not."},
-        {"content": "I will not.", "refusal": None},
-    ]
-    for each in said:
-        assert from_json({"role": "assistant", **each}) == Message.assistant("I will not.")
-
-
-CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
-
-
-def test_json_that_is_no_message_is_refused_in_one_line() -> None:
-    wrong: list[tuple[Any, str]] = [
-        ("Hi", "object"),
-        (5, "is not an object"),
-        ({}, "role"),
-        ({"role": ["user"], "content": "x"}, "role"),
-        ({"role": "x", "content": "a"}, "choose one of system, developer, user"),
-        ({"role": "x\n\x1b[2J" * 50, "content": "x"}, r"x\\n\\x1b"),
-        ({"role": "user"}, "message 3 lacks its content"),
-        ({"role": "system", "contents": "x"}, "message 3 lacks its content"),
-        ({"role": "tool", "content": "x"}, "tool_call_id"),
-        ({"role": "tool", "tool_call_id": "1"}, "content"),
-        ({"role": "assistant", "content": "x", "reasoning_content": 5}, "reasoning_content"),
-    ]
-    contents: list[tuple[Any, str]] = [
-        (5, "content"),
-        (["x"], r"content\[0\]"),
-        ([{"type": "text"}], "`text`"),
-        ([{"type": "refusal", "text": "x"}], "`refusal`"),
-        ("\ud800", "content of message 3 has half of a character"),
-    ]
-    calls: list[tuple[Any, str]] = [
-        ({}, "tool_calls"),
-        (["x"], r"tool_calls\[0\]"),
-        ([CALL, {**CALL, "id": 2}], r"tool_calls\[1\].id"),
-        ([{"id": "1", "function": {"arguments": "{}"}}], "name"),
-    ]
-    wrong += [({"role": "user", "content": each}, words) for each, words in contents]
-    wrong += [({"role": "assistant", "tool_calls": each}, words) for each, words in calls]
-    for value, words in wrong:
-        with pytest.raises(UsageError, match=words) as caught:
-            from_json(value, "message 3")
-        assert "message 3" in str(caught.value)
-        assert str(caught.value).isprintable()
-        assert len(str(caught.value)) < 300
-
-
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | ANY_TEXT,
@@ -277,6 +141,11 @@ def test_json_that_is_no_message_is_refused_in_one_line() -> None:
 def test_nothing_else_is_raised_whatever_comes(value: object, name: str, role: str) -> None:
     with suppress(UsageError):
         from_json({"role": role, "content": "x", name: value})
+
+
+def test_half_of_a_character_is_refused_by_its_place() -> None:
+    halved = {"role": "user", "content": "\ud800"}
+    refuses("content of message 3 has half of a character", from_json, halved, "message 3")
 
 
 def test_a_change_reaches_all_that_a_model_reads() -> None:

@@ -1,91 +1,40 @@
 """Bodies of all interfaces: their fields, and tools by the clients of both makers, with calls and their results."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Delta
-from localspec.engine.protocol import Count
 from localspec.messages import ToolCall
 from localspec.plugins.serve.answering import json_of
+from localspec.plugins.serve.anthropic import MessagesBody
 from localspec.plugins.serve.blocks import Blocks
+from localspec.plugins.serve.bodies import _ELSEWHERE, _UNSUPPORTED, AnswerFields
+from localspec.plugins.serve.llama_server import ContinueBody, InfillBody
+from localspec.plugins.serve.ollama import GenerateBody, OllamaChatBody
+from localspec.plugins.serve.openai import ChatBody, TextBody
+from localspec.plugins.serve.responses import ResponsesBody
 from localspec.plugins.serve.tools import anthropic_messages, anthropic_offer, openai_offer
 from tests.chat.toy_calls import hermes
 from tests.plugins.serve.serving import (
     CHAT,
     COUNT,
     FIM,
-    INFILL,
     LIMITS,
     MESSAGES,
     RESPONSES,
     TEXT,
     Served,
     bodies,
-    error_in,
     served,
     user,
 )
 from tests.support.checks import refuses
 
 BODIES = bodies("hello", 20)
-SET = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
-UNIQUE = {"type": "object", "properties": {"uniqueItems": SET}, "required": ["uniqueItems"]}
 EVERY = pytest.mark.parametrize("path", BODIES)
-
-
-@EVERY
-def test_a_field_that_is_null_is_absent(server: Served, path: str) -> None:
-    names = ("stream", "model", "temperature", "stop", "stop_sequences", "tools", "system", "text", "localspec", "grammar", "guided_json", "include")  # fmt: skip
-    body = {**BODIES[path], **dict.fromkeys(names), "stream_options": {"include_usage": None}}
-    assert server.post(path, **body).status_code == 200
-
-
-@EVERY
-def test_what_is_not_supported_is_refused_by_name_unless_it_changes_nothing(
-    server: Served, path: str
-) -> None:
-    rows: list[tuple[str, Any, Any]] = [
-        ("structured_outputs", {"regex": "x"}, {}),
-        ("mirostat", 2, 0),
-        ("stop_token_ids", [5], []),
-        ("prompt_logprobs", 1, None),
-        ("return_token_ids", True, False),
-        ("ebnf", "root ::= x", ""),
-    ]
-    for name, value, nothing in rows:
-        server.refuse(path, f"{name} is not supported", **{**BODIES[path], name: value})
-        assert server.post(path, **BODIES[path], **{name: nothing}).status_code == 200
-
-
-@EVERY
-def test_fields_that_every_interface_takes(server: Served, path: str) -> None:
-    assert server.post(path, **BODIES[path], service_tier="flex", cache_prompt=True).status_code == 200  # fmt: skip
-    usual = server.request
-    assert (usual.most_cached, usual.options.min_tokens, usual.options.ignore_eos) == (
-        None,
-        0,
-        False,
-    )
-    more = {"cache_prompt": False, "min_tokens": 15, "ignore_eos": True, "seed": 7}
-    given = {"temperature": 0.3, "top_p": 0.7, "top_k": 9, "min_p": 0.2, "repeat_penalty": 1.1}
-    assert server.post(path, **BODIES[path], **more, **given).status_code == 200
-    request, options = server.request, server.request.options
-    assert (request.most_cached, options.min_tokens, options.ignore_eos) == (0, 15, True)
-    assert {name: getattr(options.sampling, name) for name in given} == given
-    assert options.seed == 7
-    rows: list[tuple[str, Any, str]] = [
-        ("min_tokens", -1, "0 or more"),
-        ("min_tokens", 21, "min_tokens 21 and max_tokens 20"),
-        ("min_tokens", 2**200, "min_tokens"),
-        ("ignore_eos", "yes", "ignore_eos"),
-        ("cache_prompt", 1, "cache_prompt"),
-    ]
-    for name, value, word in rows:
-        server.refuse(path, word, **{**BODIES[path], name: value})
 
 
 @EVERY
@@ -136,107 +85,6 @@ def test_what_an_answer_is_expected_to_be_like_is_counted(server: Served) -> Non
 
 
 @EVERY
-def test_what_only_some_interfaces_read_is_refused_by_the_others(server: Served, path: str) -> None:
-    for name, value in [
-        ("grammar", 'root ::= "yes"'),
-        ("json_schema", {"type": "object"}),
-        ("response_format", {"type": "json_object"}),
-        ("regex", "yes"),
-        ("stop", ["x"]),
-        ("logit_bias", {"1": -100}),
-        ("samplers", ["top_k", "infill"]),
-    ]:
-        answer = server.post(path, **BODIES[path], **{name: value})
-        if answer.status_code == 400:
-            assert error_in(answer.json())["message"].startswith(f"{name} is not supported")
-            return
-        options = server.request.options
-        assert server.post(path, **BODIES[path]).status_code == 200
-        changed = options != replace(server.request.options, seed=options.seed)
-        assert changed or name == "samplers", "editors send them"
-
-
-@pytest.mark.parametrize(
-    ("path", "more", "think"),
-    [
-        (CHAT, {}, None),
-        (CHAT, {"reasoning_effort": "none"}, "off"),
-        (CHAT, {"reasoning_effort": "xhigh"}, "high"),
-        (CHAT, {"reasoning_budget_tokens": 64}, "64"),
-        (CHAT, {"reasoning_budget_tokens": -1}, "on"),
-        (CHAT, {"reasoning_budget_tokens": -1, "reasoning_effort": "low"}, "low"),
-        (CHAT, {"reasoning_budget_tokens": 500, "reasoning_effort": "low"}, "500"),
-        (CHAT, {"chat_template_kwargs": {"enable_thinking": False}}, "off"),
-        (CHAT, {"chat_template_kwargs": {"thinking": True, "reasoning_effort": "low"}}, "low"),
-        (CHAT, {"chat_template_kwargs": {"thinking": False}, "reasoning_effort": "high"}, "off"),
-        (CHAT, {"chat_template_kwargs": {"thinking_budget": 9}}, "9"),
-        (CHAT, {"thinking": {"type": "enabled", "clear_thinking": True}}, "on"),
-        (RESPONSES, {"reasoning": {"effort": "medium", "summary": "auto"}}, "medium"),
-        (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 2048}}, "2048"),
-        (MESSAGES, {"thinking": {"type": "disabled"}}, "off"),
-        (MESSAGES, {"thinking": {"type": "adaptive"}}, "on"),
-        (MESSAGES, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "high"),
-        (MESSAGES, {"output_config": {"effort": "low"}}, None),
-    ],
-)
-def test_how_to_think_is_read_in_each_interfaces_form(
-    server: Served, path: str, more: dict[str, Any], think: str | None
-) -> None:
-    answer = server.post(path, **BODIES[path], **more)
-    assert answer.status_code == 200, answer.text
-    assert server.request.options.think == think
-    notes = answer.json()["localspec"].get("notes", [])
-    assert len(notes) == (think is not None), "the script's template knows no thinking"
-
-
-@pytest.mark.parametrize(
-    ("path", "more", "word"),
-    [
-        (CHAT, {"reasoning_effort": "hard"}, "reasoning_effort is 'hard': choose one of none"),
-        (CHAT, {"reasoning_effort": 3}, "reasoning_effort"),
-        (CHAT, {"chat_template_kwargs": {"style": "x"}}, "does not read 'style'"),
-        (CHAT, {"thinking": {"type": "enabled", "clear_thinking": False}}, "'clear_thinking'"),
-        (CHAT, {"chat_template_kwargs": {"messages": []}}, "has 'messages', which cannot be set"),
-        (CHAT, {"chat_template_kwargs": {"a b": 1}}, "has 'a b', which cannot be set"),
-        (CHAT, {"chat_template_kwargs": {"thinking": "no"}}, "true or false"),
-        (CHAT, {"chat_template_kwargs": {"thinking_budget": True}}, "a whole number"),
-        (CHAT, {"chat_template_kwargs": [1]}, "chat_template_kwargs"),
-        (CHAT, {"reasoning_budget_tokens": 1 << 40}, "reasoning_budget_tokens"),
-        (CHAT, {"chat_template_kwargs": {"thinking_budget": 1 << 40}}, "kwargs.thinking_budget is"),
-        (
-            CHAT,
-            {"chat_template_kwargs": {"reasoning_effort": "hard"}},
-            "kwargs.reasoning_effort is",
-        ),
-        (RESPONSES, {"reasoning": {"effort": "hard"}}, "reasoning.effort is 'hard'"),
-        (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 1 << 40}}, "budget_tokens is"),
-        (
-            MESSAGES,
-            {"thinking": {"type": "enabled"}, "output_config": {"effort": "hard"}},
-            "effort",
-        ),
-        (COUNT, {"thinking": {"type": "always"}}, "always"),
-        (TEXT, {"reasoning_effort": "low"}, "reasoning_effort is not supported"),
-        (TEXT, {"reasoning_budget_tokens": 9}, "reasoning_budget_tokens is not supported"),
-        (TEXT, {"chat_template_kwargs": {"enable_thinking": False}}, "not supported"),
-    ],
-)
-def test_how_to_think_is_refused_where_it_is_wrong(
-    server: Served, path: str, more: dict[str, Any], word: str
-) -> None:
-    server.refuse(path, word, **BODIES.get(path, {"messages": [user("hello")]}), **more)
-
-
-def test_tokens_are_counted_of_a_prompt_for_the_thoughts_that_are_wanted(server: Served) -> None:
-    for thinking, think in ((None, None), ({"type": "disabled"}, "off")):
-        answer = server.post(COUNT, messages=[user("hello")], thinking=thinking)
-        assert answer.status_code == 200, answer.text
-        question = server.asked[-1]
-        assert isinstance(question, Count)
-        assert question.options.think == think
-
-
-@EVERY
 def test_a_limit_of_minus_one_is_none_and_of_zero_gives_no_text(server: Served, path: str) -> None:
     for stream in [False, True]:
         body = {**BODIES[path], "stream": stream}
@@ -248,69 +96,10 @@ def test_a_limit_of_minus_one_is_none_and_of_zero_gives_no_text(server: Served, 
         assert not any(f'"{each}"' in none.text for each in ("H", "He", "Hello."))
 
 
-def test_a_schema_that_is_not_strict_is_loosened(server: Served) -> None:
-    def status(schema: object, strict: bool | None) -> int:
-        described = {"name": "answer", "schema": schema, "strict": strict}
-        form = {"type": "json_schema", "json_schema": described}
-        flat = {"format": {"type": "json_schema", **described}}
-        forms: dict[str, dict[str, Any]] = {CHAT: {"response_format": form}, RESPONSES: {"text": flat}}  # fmt: skip
-        for path, more in forms.items():
-            answer = server.post(path, **{**BODIES[path], **more, LIMITS[path]: 1})
-        return answer.status_code
-
-    assert status(UNIQUE, True) == 400
-    assert status(UNIQUE, None) == 200
-    plain = {name: each for name, each in SET.items() if name != "uniqueItems"}
-    schema = json.loads(str(server.request.options.json_schema))
-    assert schema == {**UNIQUE, "properties": {"uniqueItems": plain}}
-    assert status({**UNIQUE, "not": {"type": "null"}, "if": True}, False) == 200
-    assert json.loads(str(server.request.options.json_schema))["required"] == ["uniqueItems"]
-    both = {"a": {"enum": [1, 2]}, "b": {"type": "string", "pattern": "(?=b)"}}
-    assert status({"type": "object", "properties": both}, False) == 200
-    loose = json.loads(str(server.request.options.json_schema))["properties"]
-    assert loose == {"a": {"enum": [1, 2]}, "b": {"type": "string"}}
-    for listed in ({"type": "array", "contains": {"const": 1}}, {"type": ["array", "null"], "if": {}}):  # fmt: skip
-        assert status(listed, False) == 200
-        assert json.loads(str(server.request.options.json_schema)) == {"type": listed["type"]}
-
-
-def test_grammars_and_schemas_reach_the_engine(server: Served) -> None:
-    for path in [CHAT, TEXT, INFILL]:
-        server.refuse(path, "grammar", **BODIES[path], grammar="root ::= (")
-        body = {**BODIES[path], LIMITS[path]: 1}
-        server.post(path, **body, grammar='root ::= "yes"')
-        assert server.request.options.grammar == 'root ::= "yes"'
-        server.post(path, **body, json_schema={})
-        assert server.request.options.json_schema == "{}"
-    form = {"type": "json_schema", "schema": {"type": "object"}}
-    for more in ({"output_config": {"format": form}}, {"output_format": form}):
-        server.post(MESSAGES, **BODIES[MESSAGES], **more)
-        assert json.loads(str(server.request.options.json_schema)) == {"type": "object"}
-    for wrong in ({"type": "x"}, {"type": "json_schema", "schema": UNIQUE}):
-        server.refuse(MESSAGES, "", **BODIES[MESSAGES], output_config={"format": wrong})
-    headers = {"Content-Encoding": "gzip"}
-    answer = server.client.post(CHAT, content=b"\x1f\x8b", headers=headers)
+def test_a_body_that_is_packed_is_refused_by_how(server: Served) -> None:
+    answer = server.client.post(CHAT, content=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
     assert answer.status_code == 400
     assert "'gzip'" in answer.json()["error"]["message"]
-    (said,) = BODIES[CHAT]["messages"]
-    answer = server.post(CHAT, messages=[said, {"role": "assistant", "content": None}, said])
-    assert answer.json()["choices"][0]["message"]["content"] == "Hello."
-
-
-def test_a_schema_beside_an_object_of_json_is_its_schema(server: Served) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    schemas: list[Any] = [schema, {"const": 5}, True]
-    for each in schemas:
-        form = {"type": "json_object", "schema": each}
-        assert server.chat("hello", response_format=form, max_tokens=1).status_code == 200
-        assert json.loads(str(server.request.options.json_schema)) == each
-    plain = {"type": "json_object", "schema": None}
-    assert server.chat("hello", response_format=plain, max_tokens=1).status_code == 200
-    assert json.loads(str(server.request.options.json_schema)) == {"type": "object"}
-    wrong: list[Any] = [123, "x", [schema]]
-    for each in wrong:
-        form = {"type": "json_object", "schema": each}
-        server.refuse(CHAT, "response_format", messages=[user("x")], response_format=form)
 
 
 TWO = f"{hermes('area', of='Peru')}\n{hermes('now')}"
@@ -407,42 +196,6 @@ def test_messages_call_and_take_results(claude: Any) -> None:
     assert whole.stop_reason == "tool_use"
 
 
-ONE = {"type": "function", "function": {"name": "now"}}
-FLAT = {"type": "function", "name": "now"}
-
-
-@pytest.mark.parametrize(
-    ("choice", "flat", "theirs", "parallel", "called"),
-    [
-        ("none", "none", {"type": "none"}, True, set()),
-        ("required", "required", {"type": "any"}, False, {"area", "now"}),
-        (ONE, FLAT, {"type": "tool", "name": "now"}, False, {"now"}),
-        (
-            {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [ONE]}},
-            {"type": "allowed_tools", "mode": "required", "tools": [FLAT]},
-            {"type": "tool", "name": "now"},
-            False,
-            {"now"},
-        ),
-    ],
-)
-def test_a_choice_holds_in_every_interface(
-    server: Served, choice: Any, flat: Any, theirs: Any, parallel: bool, called: set[str]
-) -> None:
-    theirs = {**theirs, "disable_parallel_tool_use": not parallel}
-    chat, responses, messages = (
-        server.post(path, **PERU[path], tools=TOOLS[path], tool_choice=each, parallel_tool_calls=parallel).json()
-        for path, each in ((CHAT, choice), (RESPONSES, flat), (MESSAGES, theirs))
-    )  # fmt: skip
-    for names in (
-        [each["function"]["name"] for each in chat["choices"][0]["message"].get("tool_calls", ())],
-        [each["name"] for each in responses["output"] if each["type"] == "function_call"],
-        [each["name"] for each in messages["content"] if each["type"] == "tool_use"],
-    ):
-        assert set(names) <= called
-        assert len(names) == (1 if called else 0)
-
-
 def test_a_tool_of_another_type_is_left_out_with_a_note(server: Served) -> None:
     for path, tools in TOOLS.items():
         other = {"type": "web_search_20250305", "name": "web_search"}
@@ -467,16 +220,6 @@ def test_a_tool_of_another_type_is_left_out_with_a_note(server: Served) -> None:
     assert [each["is_error"] for each in results] == [True, False, False]
 
 
-def test_a_schema_beyond_our_means_is_an_error_only_where_it_is_strict(server: Served) -> None:
-    odd = {"type": "object", "properties": {"of": {"type": "string", "not": {"minLength": 3}}}}
-    for strict, status in ((True, 400), (False, 200)):
-        function = {"name": "area", "parameters": odd, "strict": strict}
-        answer = server.chat("Peru?", tools=[{"type": "function", "function": function}])
-        assert answer.status_code == status, answer.text
-    call, *_ = answer.json()["choices"][0]["message"]["tool_calls"]
-    assert json.loads(call["function"]["arguments"]) == {"of": "Peru"}
-
-
 def test_the_servers_rules_hold_beside_those_of_a_request() -> None:
     with served(SCRIPT, rules=CallPolicy(deny=("now",), at_most=(("area", 1),))) as server:
         answer = server.chat("Peru?", tools=TOOLS[CHAT]).json()["choices"][0]["message"]
@@ -488,33 +231,6 @@ def test_the_servers_rules_hold_beside_those_of_a_request() -> None:
         assert counts[0] == counts[1], "the model reads nothing of a tool that is denied"
         body = {**PERU[CHAT], "tools": TOOLS[CHAT][1:], "tool_choice": "required"}
         server.refuse(CHAT, "a call is required, and the rules", **body)
-
-
-USE = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
-RM = {"type": "function", "function": {"name": "rm"}}
-
-
-@pytest.mark.parametrize(
-    ("path", "more", "word"),
-    [
-        (CHAT, {"tools": {}}, "tools is not a list"),
-        (CHAT, {"tools": [3]}, "tool 1 is not an object"),
-        (CHAT, {"tools": [{"type": "function"}]}, "tool 1 has no name"),
-        (CHAT, {"tools": TOOLS[CHAT], "tool_choice": "often"}, "choose auto"),
-        (CHAT, {"tool_choice": "required"}, "there are no functions"),
-        (CHAT, {"tools": TOOLS[CHAT], "tool_choice": RM}, "none of the tools"),
-        (CHAT, {"tools": [*TOOLS[CHAT], *TOOLS[CHAT]]}, "two tools are called area"),
-        (RESPONSES, {"tools": [{"type": "function", "name": "a b"}]}, "letters, digits"),
-        (RESPONSES, {"input": [{"type": "function_call"}]}, "tool_calls"),
-        (MESSAGES, {"tools": [{"name": "f", "input_schema": 3}]}, "no schema"),
-        (MESSAGES, {"messages": [user([{"type": "tool_result"}])]}, "tool_call_id"),
-        (MESSAGES, {"messages": [{"role": "assistant", "content": [USE]}]}, "add their results"),
-    ],
-)
-def test_what_cannot_be_read_is_refused(
-    server: Served, path: str, more: dict[str, Any], word: str
-) -> None:
-    server.refuse(path, word, **{**PERU[path], **more})
 
 
 def test_a_call_that_was_cut_off_is_not_in_the_whole_answer() -> None:
@@ -534,3 +250,74 @@ def test_a_streamed_object_is_ascii(text: str) -> None:
     encoded = json_of({"text": text, "number": 1.5, "none": None})
     assert encoded.isascii()
     assert json.loads(encoded) == {"text": text, "number": 1.5, "none": None}
+
+
+def test_a_prompt_is_counted_once_for_several_answers(server: Served) -> None:
+    one = server.chat("hello, all of you").json()["usage"]
+    for n in (2, 3, 5):
+        usage = server.chat("hello, all of you", n=n).json()["usage"]
+        assert usage["prompt_tokens"] == one["prompt_tokens"]
+        assert usage["completion_tokens"] == n * one["completion_tokens"]
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"]
+        options = {"include_usage": True}
+        text = server.chat("hello, all of you", n=n, stream=True, stream_options=options).text
+        assert f'"prompt_tokens":{one["prompt_tokens"]},' in text
+    each = [
+        server.post(TEXT, prompt=text).json()["usage"]["prompt_tokens"] for text in ("a", "bcd")
+    ]
+    usage = server.post(TEXT, prompt=["a", "bcd"], n=2).json()["usage"]
+    assert usage["prompt_tokens"] == sum(each)
+
+
+_HARMLESS = {
+    # of the program's own, of how an answer is shown or sent, or of how long a model stays
+    *(
+        "model",
+        "localspec",
+        "stream",
+        "stream_options",
+        "keep_alive",
+        "response_fields",
+        "metadata",
+    ),
+    *("include", "prompt_cache_key", "safety_identifier", "samplers", "prediction", "truncate"),
+    # beside what the interface itself calls so
+    *("messages", "prompt", "input"),
+    # of which each needs another that is refused
+    *("tool_choice", "parallel_tool_calls", "top_logprobs", "n_indent", "t_max_predict_ms", "echo"),
+    "add_generation_prompt",
+}
+
+
+def test_a_field_that_is_known_elsewhere_is_read_or_refused_by_its_name() -> None:
+    kinds: list[type[AnswerFields]] = [ChatBody, TextBody, ResponsesBody, MessagesBody, InfillBody, ContinueBody, OllamaChatBody, GenerateBody]  # fmt: skip
+    every = {name for kind in kinds for name in kind.__struct_fields__}
+    for kind in kinds:
+        unread = every - {*kind.__struct_fields__} | {*kind.unread}
+        assert unread - _HARMLESS <= _UNSUPPORTED.keys() | _ELSEWHERE, kind
+
+
+def test_a_response_has_the_fields_that_its_schema_requires(server: Served) -> None:
+    given = {"prompt_cache_key": "k", "safety_identifier": "s", "top_logprobs": 2}
+    options = {"presence_penalty": 0.5, "frequency_penalty": 0.25}
+    whole = server.post(RESPONSES, input="hello", **given, **options).json()
+    fields = {
+        **given,
+        **options,
+        "background": False,
+        "max_tool_calls": None,
+        "service_tier": "default",
+    }
+    assert {name: whole[name] for name in fields} == fields
+    assert whole["completed_at"] >= whole["created_at"]
+    usual = server.post(RESPONSES, input="hello", max_output_tokens=1).json()
+    names = ("prompt_cache_key", "safety_identifier", "top_logprobs", "completed_at")
+    assert [usual[name] for name in names] == [None, None, 0, None]
+    text = server.post(RESPONSES, input="hello", stream=True).text
+    events = [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: ")]
+    assert events[0]["response"].keys() == events[-1]["response"].keys() - {
+        "localspec",
+        "timings",
+        "speculation",
+    }

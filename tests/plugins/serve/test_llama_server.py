@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from localspec.options.reply import FORBIDDEN
 from tests.plugins.serve.serving import (
     CHAT,
     FIM,
@@ -26,21 +25,6 @@ def test_a_text_becomes_tokens_and_tokens_the_text(server: Served) -> None:
     assert server.post("/detokenize", tokens=tokens).json() == {"content": text}
     pieces = server.post("/tokenize", content="hello é", with_pieces=True, add_special=True)
     assert [each["piece"] for each in pieces.json()["tokens"]] == ["hello", " ", [0xC3], [0xA9]]
-
-
-def test_what_cannot_be_had_is_refused(server: Served) -> None:
-    rows: list[tuple[str, dict[str, Any], str]] = [
-        ("/tokenize", {}, "content"),
-        ("/tokenize", {"content": 3}, "content"),
-        ("/detokenize", {"tokens": [1, 99999]}, "token 99999 is none of a-pair"),
-        ("/detokenize", {"tokens": [-1]}, "token -1"),
-        ("/detokenize", {"tokens": [1 << 70]}, "is none of"),
-        ("/detokenize", {"tokens": "x"}, "tokens"),
-        (INFILL, {"input_prefix": "a"}, "cannot fill in the middle"),
-        (TEXT, {"prompt": "a", "suffix": "b"}, "cannot fill in the middle"),
-    ]
-    for path, body, word in rows:
-        server.refuse(path, word, **body)
 
 
 def test_a_gap_is_filled_in_with_the_fields_that_editors_send() -> None:
@@ -104,94 +88,6 @@ def test_probabilities_and_ids_of_tokens(server: Served) -> None:
     assert last["tokens"] == done["tokens"]
     tokens = [each["token"] for piece in pieces for each in piece["completion_probabilities"]]
     assert "".join(tokens) == done["content"]
-
-
-def test_a_prompt_may_be_ids_or_several(server: Served) -> None:
-    def contents(prompt: Any) -> list[str]:
-        done = server.post("/completion", prompt=prompt, n_predict=9)
-        assert done.status_code == 200, done.text
-        return [
-            each["content"]
-            for each in (done.json() if isinstance(done.json(), list) else [done.json()])
-        ]
-
-    ids = server.post("/tokenize", content="hello", add_special=True).json()["tokens"]
-    (text,) = contents("hello")
-    assert contents(ids) == [text]
-    assert contents([float(each) for each in ids]) == [text]
-    assert (
-        contents(["hello", "hello"])
-        == contents([ids, "hello"])
-        == contents([ids, ids])
-        == [text] * 2
-    )
-    assert contents([*ids[:-2], "lo"]) == contents([[*ids[:-2], "lo"]]) == [text]
-    assert contents({"prompt_string": "hello"}) == [text]
-    assert contents([ids, {"prompt_string": "hello"}, "hello"]) == [text] * 3
-    wrong_ones: list[Any] = [
-        *([1, [2]], [1, {"prompt_string": "x"}]),
-        [],
-        {},
-        {"prompt_string": 5},
-        {"prompt_string": "x", "multimodal_data": ["aGk="]},
-        [[["x"]]],
-        5,
-        [[]],
-        [-1],
-        [1 << 40],
-        [[1.5]],
-    ]
-    for wrong in wrong_ones:
-        assert server.post("/completion", prompt=wrong, n_predict=9).status_code == 400, wrong
-    gap: dict[str, Any] = {"input_prefix": "a", "input_suffix": "b", "prompt": [1]}
-    server.refuse(INFILL, "prompt", **gap)
-
-
-def test_a_bias_may_be_a_pair_false_or_of_a_text(server: Served) -> None:
-    (token,) = server.post("/tokenize", content="H").json()["tokens"]
-    banned: tuple[Any, ...] = (
-        [[token, False]],
-        [["H", False]],
-        [["H", -100]],
-        {"H": -100},
-        {str(token): False},
-        [["H", -100.0]],
-    )
-    for path, body in (
-        ("/completion", {"prompt": "a"}),
-        (TEXT, {"prompt": "a"}),
-        (CHAT, {"messages": [user("a")]}),
-    ):
-        for each in banned:
-            assert server.post(path, **body, logit_bias=each).status_code == 200, each
-            assert dict(server.request.options.sampling.logit_bias) == {token: FORBIDDEN}
-        for each in ([["Hel", 0.5]], {"Hel": 0.5}):
-            server.post(path, **body, logit_bias=each)
-            assert set(dict(server.request.options.sampling.logit_bias).values()) == {0.5}
-        wrong_ones: list[Any] = [
-            [1, 2],
-            [[1]],
-            [[1, "x"]],
-            [[[1], 1]],
-            5,
-            "x",
-            {"5": "x"},
-            [[-5, 1]],
-            {"5": 1e9},
-        ]
-        for wrong in wrong_ones:
-            server.refuse(path, "logit_bias", **body, logit_bias=wrong)
-
-
-def test_both_names_of_a_limit_hold_and_a_snippet_has_a_text(server: Served) -> None:
-    server.post("/completion", prompt="a", max_tokens=3)
-    assert server.request.options.max_tokens == 3
-    server.post("/completion", prompt="a", max_tokens=3, n_predict=4)
-    assert server.request.options.max_tokens == 4
-    for wrong in ({}, {"filename": "a.py"}, {"text": None}, {"text": 5}, "x"):
-        server.refuse(
-            INFILL, "input_extra", input_prefix="a", input_suffix="b", input_extra=[wrong]
-        )
 
 
 def test_a_stream_ends_with_figures_where_clients_of_llama_cpp_read_them(server: Served) -> None:

@@ -100,24 +100,6 @@ def test_every_interface_has_its_own_form_of_a_picture_and_one_message_of_it(
         assert (picture.kind, picture.data, words) == ("image", png(), TextPart(WORDS))
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        (CHAT, {"messages": [user([input_audio(wav())])]}),
-        (RESPONSES, {"input": [user([input_audio(wav())])]}),
-        (RESPONSES, {"input": [user([{"type": "input_file", "filename": "a.wav", "file_data": url_of(wav(), "audio/wav")}])]}),
-        (RESPONSES, {"input": [user([{"type": "input_file", "file_data": encoded(wav())}])]}),
-        (TALK, {"messages": [{**user(""), "images": [encoded(wav())]}], "stream": False}),
-        (GENERATE, {"images": [url_of(wav(), "audio/wav")], "stream": False}),
-    ],
-)  # fmt: skip
-def test_sounds_are_known_by_their_bytes(server: Served, path: str, body: dict[str, Any]) -> None:
-    answer = server.post(path, **body)
-    assert answer.status_code == 200, answer.text
-    assert CAT in answer.text
-    assert [(each.kind, each.data) for each in question(server)] == [("audio", wav())]
-
-
 def test_texts_and_pictures_stay_in_their_order(server: Served) -> None:
     texts = [{"type": "text", "text": text} for text in ("Before. ", "How many?")]
     first, second = url_of(png(1)), url_of(png(2))
@@ -241,46 +223,6 @@ def test_a_file_that_cannot_be_read_is_refused_in_a_line(server: Served, path: s
         server.refuse(path, word, **asking(url_of(data))[path])
     for text in ("???", "AAA", "é"):
         server.refuse(path, "no base64", **asking(f"data:image/png;base64,{text}")[path])
-
-
-@pytest.mark.parametrize(
-    ("path", "content", "word"),
-    [
-        (CHAT, [image_url("data:image/png,abc")], "in base64"),
-        (CHAT, [image_url("data:application/pdf;base64,AAAA")], "in base64"),
-        (CHAT, [image_url("")], "is not fetched"),
-        (CHAT, [{"type": "image_url", "image_url": 3}], "pictures and sounds"),
-        (CHAT, [{"type": "video_url"}], "pictures and sounds"),
-        (CHAT, [image_url(url_of(png()))] * 501, "500 at most"),
-        (RESPONSES, [{"type": "input_image", "file_id": "file-1"}], "none is stored here"),
-        (RESPONSES, [{"type": "input_image", "image_url": [1]}], "pictures and sounds"),
-        (RESPONSES, [{"type": "input_file", "file_data": "JVBERi0xLjQ="}], "neither a picture nor"),
-        (RESPONSES, [{"type": "input_file", "file_url": "https://a.example/b.pdf"}], "not fetched"),
-        (MESSAGES, [{"type": "image"}], "none is stored here"),
-        (MESSAGES, [{"type": "image", "source": {"type": "file", "file_id": "1"}}], "none is"),
-        (MESSAGES, [{"type": "image", "source": {"type": "base64", "data": {"a": 1}}}], "pictures"),
-        (MESSAGES, [{"type": "document", "source": {}}], "only texts"),
-        (MESSAGES, [{"type": ["image"]}], "only texts"),
-    ],
-)  # fmt: skip
-def test_parts_that_are_wrong_are_refused(
-    server: Served, path: str, content: list[Any], word: str
-) -> None:
-    name = "input" if path == RESPONSES else "messages"
-    body: dict[str, Any] = {name: [user(content)]}
-    if path == MESSAGES:
-        body["max_tokens"] = 9
-    server.refuse(path, word, **body)
-
-
-def test_ollamas_images_are_refused_where_they_have_no_place(server: Served) -> None:
-    image = encoded(png())
-    server.refuse(TALK, "no list", messages=[{**user("x"), "images": image}])
-    system = {"role": "system", "content": "x", "images": [image]}
-    server.refuse(TALK, "only messages of the user", messages=[system, user("x")])
-    server.refuse(TALK, "images is not supported", messages=[user("x")], images=[image])
-    for more in (dict[str, Any](raw=True), dict[str, Any](suffix="x")):
-        server.refuse(GENERATE, "images are given", prompt="x", images=[image], **more)
 
 
 def test_nothing_is_fetched(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:

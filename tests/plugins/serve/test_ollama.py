@@ -79,71 +79,6 @@ def test_a_chat_is_answered_whole_and_as_a_stream(ask: Any, server: Served) -> N
     assert end["speculation"]["reason"]
 
 
-def test_the_engine_is_asked_the_same_as_by_openais_interface(server: Served) -> None:
-    given = {"temperature": 0.5, "seed": 7, "top_k": 9, "min_p": 0.1, "presence_penalty": 1.0}
-    server.chat("Rhine?", **given, max_tokens=30, stop=[" km"], frequency_penalty=0.5)
-    first = server.request
-    options = {**given, "num_predict": 30, "stop": " km", "frequency_penalty": 0.5}
-    answer = server.post(TALK, messages=said("Rhine?"), stream=False, options=options)
-    assert answer.json()["message"]["content"] == "It is 1233"
-    assert server.request.options == first.options
-    assert server.request.messages == first.messages
-
-
-def test_options_have_ollamas_names(server: Served) -> None:
-    for options, name, value in [
-        ({"repeat_last_n": 9}, "penalty_last_n", 9),
-        ({"repeat_last_n": -1}, "penalty_last_n", 1 << 30),
-        ({"repeat_penalty": 1.2}, "repeat_penalty", 1.2),
-        ({"top_k": 9.0}, "top_k", 9),
-        ({"temperature": None}, "temperature", 0),
-        ({"num_ctx": 8192.0, "num_gpu": 1, "typical_p": 1.0, "tfs_z": 1}, "temperature", 0),
-    ]:
-        answer = server.post(TALK, messages=said("hello"), stream=False, options=options)
-        assert answer.status_code == 200, answer.text
-        assert getattr(server.request.options.sampling, name) == value
-    server.post(TALK, messages=said("hello"), stream=False, options={"seed": -1})
-    assert server.request.options.seed is None
-    for path in (TALK, GENERATE):
-        for options, word in [
-            ({"mirostat": 1}, "mirostat is not supported"),
-            ({"typical_p": 0.5}, "typical_p is not supported"),
-            ({"tfs_z": 0.5}, "tfs_z is not supported"),
-            ({"temperature": -1}, "temperature"),
-            ({"num_predict": "x"}, "num_predict"),
-            ([], "options"),
-        ]:
-            server.refuse(path, word, messages=said("hello"), prompt="hello", options=options)
-
-
-@pytest.mark.parametrize(
-    ("path", "more", "word"),
-    [
-        (TALK, {"messages": [{**user("hello"), "images": ["aaaa"]}]}, "picture 1 of message 1 is"),
-        (TALK, {"messages": [{"role": "robot", "content": "x"}]}, "robot"),
-        (TALK, {"messages": [3]}, "message 1 is not an object"),
-        (TALK, {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "has no function"),
-        (TALK, {"messages": said("x"), "format": "xml"}, "format is 'xml': write json, or"),
-        (TALK, {"messages": said("x"), "format": 3}, "write json, or a schema"),
-        (TALK, {"messages": said("x"), "think": "hard"}, "think is 'hard'"),
-        (TALK, {"messages": said("x"), "keep_alive": "soon"}, "keep_alive is 'soon'"),
-        (TALK, {"messages": said("x"), "keep_alive": ""}, "keep_alive is ''"),
-        (TALK, {"messages": said("x"), "top_logprobs": 2}, "without logprobs"),
-        (TALK, {"messages": said("x"), "tools": {}}, "tools is not a list"),
-        (GENERATE, {"prompt": "x", "images": ["aaaa"]}, "picture 1 of the prompt is"),
-        (GENERATE, {"prompt": "x", "context": [1, 2, 3]}, "context is not supported"),
-        (GENERATE, {"prompt": "x", "template": "{{ .Prompt }}"}, "template is not supported"),
-        (GENERATE, {"prompt": "x", "raw": True, "system": "y"}, "raw and system"),
-        (GENERATE, {"prompt": "x", "raw": True, "think": "low"}, "needs a chat template"),
-    ],
-)
-def test_what_cannot_be_answered_is_refused(
-    server: Served, path: str, more: dict[str, Any], word: str
-) -> None:
-    for stream in (False, True):
-        server.refuse(path, word, **more, stream=stream)
-
-
 def test_errors_are_the_clients_with_their_status(ask: Any) -> None:
     calls: list[tuple[Callable[[], Any], int, str]] = [
         (lambda: ask.chat("gpt-4", said("hello")), 404, "ask for a-pair"),
@@ -207,16 +142,6 @@ def test_the_servers_rules_hold_here() -> None:
     with served(SCRIPT, rules=rules) as server, ollama.Client(host=server.url) as ask:
         done = ask.chat("a-pair", said("Peru?"), tools=[area, now])
         assert [each.function.name for each in done.message.tool_calls] == ["area"]
-
-
-def test_a_format_is_any_json_or_a_schema(ask: Any, server: Served) -> None:
-    schema = {"type": "object", "properties": {"km": {"type": "integer"}}, "required": ["km"]}
-    for wanted, expected in [("json", {"type": "object"}), (schema, schema), ("", None)]:
-        server.post(TALK, messages=said("JSON"), format=wanted, options={"num_predict": 1})
-        given = server.request.options.json_schema
-        assert (json.loads(str(given)) if given else None) == expected
-        server.post(GENERATE, prompt="JSON", format=wanted, options={"num_predict": 1})
-        assert server.request.options.json_schema == given
 
 
 def test_thoughts_have_a_field_of_their_own() -> None:
