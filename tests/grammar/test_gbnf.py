@@ -1,7 +1,6 @@
 """GBNF: what a grammar of llama.cpp's allows is allowed, and what is wrong is said with its place."""
 
 import re
-import time
 
 import pytest
 
@@ -12,69 +11,14 @@ from localspec.options import ReplyOptions
 from tests.grammar.answers import takes, texts
 from tests.support.checks import refuses
 
-GRAMMARS = (
-    r"""root  ::= (expr "=" ws term "\n")+
+ARITHMETIC = r"""root  ::= (expr "=" ws term "\n")+
 expr  ::= term ([-+*/] term)*
 term  ::= ident | num | "(" ws expr ")" ws
 ident ::= [a-z] [a-z0-9_]* ws
 num   ::= [0-9]+ ws
 ws    ::= [ \t\n]*
-""",
-    r"""# JSON
-root   ::= object
-value  ::= object | array | string | number | ("true" | "false" | "null") ws
-
-object ::=
-  "{" ws (
-            string ":" ws value
-    ("," ws string ":" ws value)*
-  )? "}" ws
-
-array  ::=
-  "[" ws (
-            value
-    ("," ws value)*
-  )? "]" ws
-
-string ::=
-  "\"" (
-    [^"\\\x7F\x00-\x1F] |
-    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) # escapes
-  )* "\"" ws
-number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
-ws ::= | " " | "\n" [ \t]{0,20}
-""",
-    'root ::= item+\nitem ::= "- " [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ "\\n"\n',
-    'root ::= "a"{2,5} b{3} | (c | "d"){0,20}\nb ::= [^a-c\\]x]+ # hi\nc ::= . "\\u00e9"',
-    'root ::= x ( "," x ){0,600}\r\nx::= ("a" | "b"\n | "c")? "z"',
-    'root ::=\n  "yes" |\n  "no"',
-)
-ARITHMETIC, JSON, LIST = GRAMMARS[:3]
-
-
-@pytest.mark.parametrize(
-    ("gbnf", "taken", "refused"),
-    [
-        # A term ends in white space, line ends too: read greedily, no line would ever end.
-        (ARITHMETIC, ["a+1=b\n", "x*(y-2)=7 \n", "a=1\nb=2\n"], ["a=1", "a+=1\n", "=\n"]),
-        (JSON, ['{"a": [1, {"b": null}], "c":"é\\n"}', "{}", '{ "x":-1.5e3 }'], ["[]", '{"a"}', "{'a':1}"]),
-        (LIST, ["- a\n- bÉ\n", "- ¾\n"], ["- \n", "- a\r\n", "- a"]), (GRAMMARS[3], ["aayyy", "ddxé", "", "aaaaayyy\n"], ["a", "aaabbb", "xx"]),
-        (GRAMMARS[4], ["z", "az,bz,z"], ["", "a", "az,"]), (GRAMMARS[5], ["yes", "no"], ["y", "yesno", ""]),
-        ('root ::= [a-z]+ "end"', ["endend", "enxend"], ["end", "endx"]),
-        ('root ::= "\\u00e9" [\\U0001F600-\\U0001F64F] "\\x41" .', ["é😀A\n", "é😀AA"], ["é😀A", "ea"]),
-        ('root ::= (a?)* ("b"+)? [^\\]\\-x-z]\na ::= "a"', ["aab?", "c"], ["-", "]", "y", "b-"]),
-        ('root ::= root "A" | "b"', ["b", "bAA"], ["A", "ba"]), ('root ::= "a" root? "c"', ["ac", "aacc"], ["aac", ""]),
-        ('root ::= fooBar foo-bar # foo\nfooBar ::= "x"\n\n  foo-bar ::= (\n"y" # z\n| "z") |\n "w"', ["xy", "xw"], ["yx"]),
-        ("root ::= ", [""], ["a"]), ('root ::= "/" [/] "i"i\ni ::= "a"', ["//ia"], ["//i"]),
-        ('root ::= [&] [~a] [a-] [-^b] "\\t"', ["&~-^\t", "&aab\t"], ["&b-^\t"]),
-        ('root ::= "a"{2} "b"{1,} "c"{0,2} "d"{ 0 , 1 }', ["aab", "aabbccd"], ["ab", "aabccc"]),
-    ],
-)  # fmt: skip
-def test_a_grammar_takes_its_texts_and_no_others(
-    gbnf: str, taken: list[str], refused: list[str]
-) -> None:
-    assert [takes(text, grammar=gbnf) for text in taken] == [True] * len(taken)
-    assert [takes(text, grammar=gbnf) for text in refused] == [False] * len(refused)
+"""
+LIST = 'root ::= item+\nitem ::= "- " [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ "\\n"\n'
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(40, marks=pytest.mark.slow)])
@@ -83,32 +27,6 @@ def test_texts_by_chance_are_those_of_the_grammar(count: int) -> None:
         assert re.fullmatch(r"([a-z0-9_()\s+*/-]+=[a-z0-9_()\s+*/-]+\n)+", text), text
     whole = re.compile(r"(- [^\r\n\x0b\x0c\x85\u2028\u2029]+\n)+")
     assert all(whole.fullmatch(text) for text in texts(count, grammar=LIST))
-
-
-@pytest.mark.parametrize(
-    ("gbnf", "reason"),
-    [
-        ("", "no rule root"), ('answer ::= "a"', "no rule root"), ('root "a"', "no rule root"),
-        ('root ::= "a', "Unexpected end of input at line 1"), ("root ::= [a-", "Unexpected end of input at line 1"),
-        ('root ::= "a"\nroot ::= "b"', "the rule root is defined twice"), ('root ::= "a" b\nc ::= "x"', "Rule 'b' not found"),
-        ("root ::= []", "unclosed character class"), ("root ::= [z-a]", "invalid character class range"),
-        ('root ::= * "a"', "Expected name at line 1, 'root ::= ' ^ '*"), ('root ::= ("a" | ?)', "Expected ')' at line 1"),
-        ('root ::= ("a"', "Expected ')' at line 1"),
-        ('root ::= ("a"\nb ::= "c" )', "Expected ')' at line 2"), ('root ::= "a" )', "Expected name at line 1"),
-        ("root ::= <think>", "Expected name at line 1"),
-        ('root ::= "\\q"', "Invalid escape sequence"), ('root ::= "\\u12"', "escape sequence"),
-        ('root ::= "\\ud800"', "is no character"), ('root ::= "a\ud800"', "half of a character"),
-        ('root ::= "\x1b', "Unexpected end of input"),
-    ],
-)  # fmt: skip
-def test_an_error_has_its_place(gbnf: str, reason: str) -> None:
-    started = time.process_time()
-    with pytest.raises(UsageError) as caught:
-        require_sound(ReplyOptions(grammar=gbnf))
-    assert reason in str(caught.value)
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 300
-    assert time.process_time() - started < 10
 
 
 def test_bounds_of_size_and_depth_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
