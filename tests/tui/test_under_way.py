@@ -327,15 +327,6 @@ async def test_the_speed_of_another_model_is_not_shown(chat: Chat) -> None:
     await chat.until(lambda: chat.session.context_tokens > 0)
 
 
-@driven({"n_ctx": 100, "answers": {"short": "ok"}})
-async def test_a_question_that_is_too_long_alone_is_said_to_be(chat: Chat) -> None:
-    await chat.run(
-        "one " * 40, ListSheet, shows=["This question is too long:", "of 100 tokens", "attached"]
-    )
-    assert "drop the oldest turns" not in chat.text()
-    await chat.press("escape")
-
-
 @driven({"n_ctx": 100, "answers": {"short": "ok " * 14}})
 async def test_a_question_that_is_too_long_alone_is_said_to_be_whatever_came_before(
     chat: Chat,
