@@ -151,6 +151,11 @@ def batch(source: str, settings: cli.Settings, batching: BatchFlags, workload: s
     gets a record with an error, the others are answered, and the exit code is 5. Empty lines are
     skipped.
     """
+    if not batching.quiet and {"pair", "target", "server"} <= settings.unset:
+        from localspec.cli.prompt import with_model  # noqa: PLC0415 - few have not chosen
+
+        settings, default = with_model(settings, quiet=False)
+        notice(*filter(None, [default]))
     form, suffix = batching.form(settings), Path(source).suffix.lower()
     if source != "-":
         form = replace(form, folder=Path(source).parent)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from typing import Any, TypeVar
 
 from localspec.chat.events import Finished
@@ -71,6 +71,10 @@ class _Waiting:
         return min(now_s + wait_s, self._end_s)
 
 
+class _Left(BaseException):
+    """A request is not waited for any more."""
+
+
 class ParallelRequests:
     """Answers several requests at a time by one engine; see `RequestDriver`. One that a server has no room for waits.
 
@@ -109,11 +113,16 @@ class ParallelRequests:
                         if end.value is not None:
                             taking = taking and not end.value.is_cancelled
                             yield end.value
+                    except BaseException:
+                        replies.remove(reply)
+                        raise
                 if replies and self._engine.idle:  # none runs, so nothing would be received
                     time.sleep(_AGAIN_S)
         finally:
             for reply in replies:
-                reply.close()
+                # Closing it would not reach a generator that it waits for, before Python 3.13.
+                with suppress(_Left):
+                    reply.throw(_Left)
 
     async def _reply(self, request: Request) -> RequestOutcome | None:
         """Return the outcome of a request; one that a server has no room for is sent again later.

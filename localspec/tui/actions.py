@@ -243,7 +243,7 @@ async def when_full(front: Front) -> bool:
 
 
 async def history(front: Front, argument: str) -> None:
-    """List, search or open earlier conversations."""
+    """List, search, open or delete earlier conversations."""
     from localspec.models.names import is_name  # noqa: PLC0415 - the start needs none of it
 
     session = front.session
@@ -252,9 +252,14 @@ async def history(front: Front, argument: str) -> None:
     if not verb and (last.isdecimal() or argument.startswith("#")):
         session.open(_conversation(front, last))
     elif verb == "delete" and (last.isdecimal() or "#" in argument):
-        await session.delete(_conversation(front, last))
-        await front.show_conversation(known=True)
-        front.report(f"deleted conversation {last}")
+        conversation = _conversation(front, last)
+
+        async def delete() -> None:
+            await session.delete(conversation)
+            await front.show_conversation(known=True)
+            front.report(f"deleted conversation {conversation}")
+
+        await front.delete(session.talk.history.conversation(conversation).title, delete)
         return
     elif argument and is_name(argument, load_registry()):
         await model(front, argument)

@@ -56,6 +56,9 @@ class Front(Protocol):
     ) -> None:
         """Let the user choose a name; what is known of each is its hint. Then `take` it."""
 
+    async def delete(self, title: str, delete: Callable[[], Awaitable[None]]) -> None:
+        """Let the user say whether a conversation is meant to be deleted, and then `delete` it."""
+
     def choose_model(self) -> None:
         """Let the user choose a pair."""
 

@@ -102,11 +102,7 @@ class HistorySheet(ListSheet):
                         self.report(str(error))
                     self._look()
 
-            sure = [
-                SheetRow("no", "keep it"),
-                SheetRow("yes", "delete it, in all its branches, for good"),
-            ]
-            self.app.push_screen(ListSheet(f"Delete “{row.text}”?", sure), delete)
+            self.app.push_screen(deletion(row.text), delete)
 
     def action_export(self) -> None:
         """Write the marked conversation to a file."""
@@ -115,3 +111,9 @@ class HistorySheet(ListSheet):
                 self.report(self._session.export(int(row.key)))
             except LocalspecError as error:
                 self.report(str(error))
+
+
+def deletion(title: str) -> ListSheet:
+    """Return what asks whether a conversation is to be deleted; chosen is `yes`, or something else."""
+    rows = [SheetRow("no", "keep it"), SheetRow("yes", "delete it, in all its branches, for good")]
+    return ListSheet(f"Delete “{title}”?", rows)

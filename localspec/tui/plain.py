@@ -176,6 +176,10 @@ class Lines:
         """List names and hints; the user gives one to the same command."""
         self.report(*(f"{title}: {name} · {hint}" for name, hint in hints.items()))
 
+    async def delete(self, title: str, delete: Callable[[], Awaitable[None]]) -> None:  # noqa: ARG002 - no sheet asks here
+        """Delete a conversation, whose number was typed."""
+        await delete()
+
     def choose_model(self) -> None:
         """List the pairs."""
         # Not at the start.
@@ -195,7 +199,7 @@ class Lines:
     def show_history(self, words: str) -> None:
         """List conversations, with the numbers that open and delete them."""
         stored = self.session.talk.history.conversations(words)
-        advice = "/history N opens one, /history delete N deletes it"
+        advice = "/history #N opens one, /history delete #N deletes it for good"
         lines = (f"{each.id} {each.title or 'untitled'} {each.excerpt}" for each in stored)
         self.report(*lines, advice if stored else "nothing matches")
 

@@ -27,7 +27,7 @@ from localspec.tui.actions import LONG_TEXT, STOPPED, edited, when_full, when_ne
 from localspec.tui.colours import DARK, LIGHT, THEMES, tinted
 from localspec.tui.commands import BY_NAME, COMMANDS, run
 from localspec.tui.exchange import Exchange
-from localspec.tui.history_sheet import HistorySheet
+from localspec.tui.history_sheet import HistorySheet, deletion
 from localspec.tui.keys import key_list, read_keys
 from localspec.tui.lens import counts, pieces
 from localspec.tui.main_view import MainView
@@ -328,6 +328,15 @@ class Screens(App[None]):
     def _open(self, sheet: Screen[Any], take: Callable[[Any], Any]) -> None:
         """Show a sheet, and take what it returns, unless that is nothing."""
         self.push_screen(sheet, lambda result: take(result) if result else None)
+
+    async def delete(self, title: str, delete: Callable[[], Awaitable[None]]) -> None:
+        """Delete a conversation, if the user means it."""
+
+        async def chosen(answer: str | None) -> None:
+            if answer == "yes":
+                await self.attempt(delete())
+
+        self.push_screen(deletion(title), chosen)
 
     def choose_model(self) -> None:
         """Show the models, and ask whether the chosen one is meant from now on."""

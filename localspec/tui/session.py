@@ -599,6 +599,8 @@ class Session:
         other_size = n_ctx is not None and n_ctx != self.models.usual.load.n_ctx
         differs = name != self.models.next_name or other_size
         if name and self.engine.can.local_files and differs:
+            if name != self.models.next_name:
+                self.note(f"{name} answers here, as before; /model loads another")
             self.loads.load_again(name, n_ctx, fetch=False)
         else:
             self.count()

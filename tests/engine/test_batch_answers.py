@@ -10,8 +10,9 @@ from localspec.chat.events import Finished, Reply
 from localspec.chat.request import Request
 from localspec.decoding.round import Spent, StopReason
 from localspec.engine.engine import Engine
-from localspec.engine.protocol import Question
+from localspec.engine.protocol import EngineDied, Question
 from localspec.engine.sync import ParallelRequests
+from localspec.errors import EngineGone
 from localspec.messages import Message
 
 REPLY = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
@@ -86,3 +87,14 @@ def test_stopped_it_ends_all_that_are_under_way_and_takes_no_more(under_way: int
     )
     assert [each.key for each in ends] == taken == [5, 6][:under_way]
     assert {each.reply and each.reply.stop_reason for each in ends} == {StopReason.CANCELLED}
+
+
+def test_where_the_engine_dies_that_alone_is_reported() -> None:
+    class Dies(Slow):
+        def _receive(self) -> None:
+            self._deliver(EngineDied("the server stops"))
+
+    engine = Dies(9)
+    with pytest.raises(EngineGone, match="the server stops"):
+        list(ParallelRequests(engine).outcomes(iter([Request(1, ()), Request(2, ())])))
+    assert engine.idle
