@@ -59,7 +59,9 @@ async def test_a_conversation_is_searched_opened_renamed_and_deleted(chat: Chat)
     assert chat.contents[0] == "again?", "the one that was visible is gone"
     number = chat.session.talk.conversation
     for answer, left in ((["enter"], 1), (["down", "enter"], 0)):
-        await chat.run(f"/history delete #{number}", ListSheet, shows=["Delete “again?”?", "keep it"])
+        await chat.run(
+            f"/history delete #{number}", ListSheet, shows=["Delete “again?”?", "keep it"]
+        )
         await chat.press(*answer)
         await chat.until(lambda left=left: len(history.conversations()) == left)
         await chat.until(lambda: not isinstance(chat.app.screen, ListSheet))
