@@ -4,9 +4,10 @@ Imports nothing that loads models: with a running server that has them in memory
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,36 @@ class RunFlags(ChatFlags):
         return output.is_interactive and not any(given)
 
 
+def _starts_chat(answer: Callable[..., int]) -> Callable[..., int]:
+    """Have a verb begin with model, prompt and conversation of its words; without a prompt, the chat starts in its place."""
+
+    @wraps(answer)
+    def call(
+        words: tuple[str, ...],
+        settings: cli.Settings,
+        go_on: str | None,
+        prediction: str | None,
+        workload: str | None,
+        **given: Any,
+    ) -> int:
+        asked, conversation = RunFlags(**given), None
+        _check(asked, continues=go_on is not None)
+        if go_on is not None:
+            conversation, words = conversation_and_words(go_on, words)
+        model, prompt = model_and_prompt(
+            words, chosen=settings.named_model is not None, remote=not settings.can.local_files
+        )
+        settings, prompt = settings.with_model(model), asked.question.templated(prompt)
+        if prompt is None and asked.is_chat:
+            from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - history and screens of it
+
+            number = None if conversation is None else str(conversation.id)
+            return start_chat(settings, asked, go_on=number, prediction=prediction)
+        return answer(prompt, settings, asked, conversation, prediction, workload)
+
+    return call
+
+
 @click.command(cls=cli.SectionedCommand)
 @click.argument("words", metavar="[MODEL] [PROMPT]", nargs=-1, shell_complete=cli.complete_models)
 @cli.option_flags("models", "server", "exact", "sampling", "structure", "context", "device")
@@ -120,13 +151,14 @@ class RunFlags(ChatFlags):
 @cli.own_option
 @cli.workload_option
 @cli.with_settings
+@_starts_chat
 def run(
-    words: tuple[str, ...],
+    prompt: str | None,
     settings: cli.Settings,
-    go_on: str | None,
+    asked: RunFlags,
+    conversation: "StoredConversation | None",
     prediction: str | None,
     workload: str | None,
-    **given: Any,
 ) -> int:
     """Answer PROMPT with MODEL, or with your default model.
 
@@ -145,31 +177,6 @@ def run(
     The exit code is 6 if --code, --json-schema, --regex or a grammar was given and the answer was
     cut off.
     """  # noqa: D301 - click keeps lines behind a \b
-    asked, conversation = RunFlags(**given), None
-    _check(asked, continues=go_on is not None)
-    if go_on is not None:
-        conversation, words = conversation_and_words(go_on, words)
-    model, prompt = model_and_prompt(
-        words, chosen=settings.named_model is not None, remote=not settings.can.local_files
-    )
-    settings, prompt = settings.with_model(model), asked.question.templated(prompt)
-    if prompt is None and asked.is_chat:
-        from localspec.cli.chat_front import start_chat  # noqa: PLC0415 - history and screens of it
-
-        number = None if conversation is None else str(conversation.id)
-        return start_chat(settings, asked, go_on=number, prediction=prediction)
-    return _answer(prompt, settings, asked, conversation, prediction, workload)
-
-
-def _answer(
-    prompt: str | None,
-    settings: cli.Settings,
-    asked: RunFlags,
-    conversation: "StoredConversation | None",
-    prediction: str | None,
-    workload: str | None,
-) -> int:
-    """Answer a prompt, as part of a conversation where one is given; return the exit code."""
     question, output = asked.question, asked.output
     saved = _saved_conversation(conversation, output)
     if saved is not None and settings.named_model is None and settings.can.local_files:

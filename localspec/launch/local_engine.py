@@ -8,8 +8,14 @@ from contextlib import closing
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
-from localspec.chat.prompt_size import ANSWER_TOKENS, guessed_context, may_need_more, media_tokens
 from localspec.chat.request import Request
+from localspec.chat.tokenizer import (
+    ANSWER_TOKENS,
+    guessed_context,
+    may_need_more,
+    media_tokens,
+    raw_tokens,
+)
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.engine import Engine, OnProgress, Signals
 from localspec.engine.protocol import Downloading, Embed, Load, Notice, Question, Ready
@@ -158,9 +164,9 @@ def planned(wish: Load, prompt: Request | None, progress: OnProgress, signals: S
         most = facts.target.n_ctx_train or 0
         n_ctx = plan.options.context
         fixed = request.launch.load.n_ctx is not None or n_ctx >= most
-        if prompt is None or fixed or not may_need_more(prompt, n_ctx):
+        tokens = 0 if prompt is None or fixed else prompt_length(plan, prompt)
+        if prompt is None or not tokens:
             return plan
-        tokens = prompt_length(plan, prompt)
         needed = tokens + (prompt.options.max_tokens or ANSWER_TOKENS)
         if needed > n_ctx:
             plan = decided(facts, replace(request, least_ctx=needed))
@@ -173,10 +179,14 @@ def planned(wish: Load, prompt: Request | None, progress: OnProgress, signals: S
 
 
 def prompt_length(plan: LoadPlan, request: Request) -> int:
-    """Return how many tokens a prompt has, its pictures and sounds as many as they mostly do; loads the vocabulary alone."""
+    """Return how many tokens a prompt has, its pictures and sounds as many as they mostly do; 0 where they fit in any case.
+
+    Loads the vocabulary alone.
+    """
+    if not may_need_more(request, plan.options.context):
+        return 0
     from localspec.chat.template import ChatTemplate
     from localspec.chat.token_prefix import KnownConversations
-    from localspec.chat.tokenizer import raw_tokens
 
     told = plan.told(plan.target)
     with closing(LlamaModel(plan.target, plan.options, bare=True, **told)) as model:

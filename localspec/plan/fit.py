@@ -243,12 +243,6 @@ class FitPlan:
         """What it takes of all memories."""
         return sum(use.needed_bytes for use in self.uses)
 
-    def options(self, wanted: LoadOptions, layers: int) -> LoadOptions:
-        """Return how a model is loaded that has so many layers on GPUs, as far as it was not said how."""
-        n_ctx = self.n_ctx if self.shrunk else wanted.n_ctx
-        is_open = wanted.gpu_layers is None and self.gpus
-        return replace(wanted, n_ctx=n_ctx, gpu_layers=layers if is_open else wanted.gpu_layers)
-
     def lines(self) -> list[str]:
         """Return the plan in sentences."""
         needs = [

@@ -149,9 +149,9 @@ class LoadPlan:
         plan = replace(self, pair=pair)
         if fit is None:
             return plan
-        options, draft_options = fit.options(plan.options, fit.target_layers), plan.draft_options
+        options, draft_options = _placed(plan.options, fit, fit.target_layers), plan.draft_options
         if draft_options is not None:
-            draft_options = fit.options(draft_options, fit.draft_layers or 0)
+            draft_options = _placed(draft_options, fit, fit.draft_layers or 0)
         notes = (*plan.notes, *fit.given_up)
         plan = replace(
             plan, options=options, draft_options=draft_options, notes=notes, uses=fit.uses
@@ -162,3 +162,10 @@ class LoadPlan:
         """Return how the user calls a model; empty if there is none."""
         file = self.target if role is Role.TARGET else self.draft_model
         return "" if file is None else self.names[file]
+
+
+def _placed(wanted: LoadOptions, fit: FitPlan, layers: int) -> LoadOptions:
+    """Return how a model is loaded that has so many layers on GPUs, as far as it was not said how."""
+    n_ctx = fit.n_ctx if fit.shrunk else wanted.n_ctx
+    is_open = wanted.gpu_layers is None and fit.gpus
+    return replace(wanted, n_ctx=n_ctx, gpu_layers=layers if is_open else wanted.gpu_layers)

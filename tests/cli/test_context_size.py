@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.prompt_size import guessed_context, may_need_more
 from localspec.chat.request import Request
+from localspec.chat.tokenizer import guessed_context, may_need_more
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from tests.cli.command import PLAIN, environment
