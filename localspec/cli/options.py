@@ -429,6 +429,8 @@ def gate_rules(name: str | None, option: str = "--gate") -> str:
         return _USUAL if name == _USUAL else ""
     from localspec.chat.gated import gate_of  # noqa: PLC0415 - few have one
 
+    if not Path(str(name)).exists():
+        raise UsageError(f"{option} {name} is no file: give {_USUAL}, {_OFF} or a file of rules")
     rules = read_text(Path(str(name)), option)
     gate_of(rules, f"{option} {name}")
     return rules

@@ -153,8 +153,8 @@ class ConversationSettings:
         if name == SYSTEM:
             self._talk.set_system(None if value in {"", "-"} else value)
         elif name == CONTEXT:
-            if value not in {"", "-", "off"} and not value.isdecimal():
-                raise UsageError(f"ctx is {value[:40]!r}: it takes a number of tokens, or off")
+            if value not in {"", "-", "off", AUTO} and not value.isdecimal():
+                raise UsageError(f"ctx is {value[:40]!r}: it takes a number of tokens, or {AUTO}")
             self._resize(int(value) if value.isdecimal() else None)
         else:
             settings = self.current.changed(name, value)
@@ -173,7 +173,7 @@ class ConversationSettings:
             return self._models.usual.draft
         if name == CONTEXT:
             n_ctx, ready = self._models.usual.load.n_ctx, self._models.ready
-            return str(n_ctx or (ready is not None and ready.n_ctx) or "off")
+            return str(n_ctx or (ready is not None and ready.n_ctx) or AUTO)
         return self._talk.system or "-" if name == SYSTEM else self.current.text_of(name)
 
     def lines(self) -> list[str]:
