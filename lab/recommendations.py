@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localspec.models.entries import HEADS, Purpose
-from localspec.models.recommend import (
+from localspec.models.registry import Registry, load_registry
+from localspec.plan.recommend import (
     ENOUGH_PER_S,
     MOST_OF_GPU,
     MOST_OF_RAM,
@@ -22,7 +23,6 @@ from localspec.models.recommend import (
     best,
     recommend,
 )
-from localspec.models.registry import Registry, load_registry
 from localspec.session.model_lines import outlook, rounded
 
 GB = 1e9

@@ -14,9 +14,9 @@ from localspec.calibration.calibrated import StoredCosts
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.models.entries import ModelEntry
-from localspec.models.recommend import ON_A_CPU, best
 from localspec.models.registry import load_registry
 from localspec.options import LoadOptions
+from localspec.plan.recommend import ON_A_CPU, best
 from localspec.session import memories as memories_module
 
 

@@ -6,8 +6,8 @@ from click.testing import CliRunner
 
 from localspec.cli.main import localspec as cli
 from localspec.models.entries import ModelEntry
-from localspec.models.recommend import Memory
 from localspec.models.registry import Registry, load_registry, parse_registry
+from localspec.plan.recommend import Memory
 from localspec.session.model_lines import line, marks_of, sizes_of
 from localspec.session.model_list import ModelRow, choices, model_rows
 

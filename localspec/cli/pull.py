@@ -20,13 +20,13 @@ from localspec.models.entries import Medium, ModelEntry, Purpose, shards_of
 from localspec.models.gguf import read_header
 from localspec.models.mmproj import WORDS, in_words, takes
 from localspec.models.pull import Wanted, bytes_to_fetch, fetch, files_of_all, require_room, wanted
-from localspec.models.recommend import Memory, Recommendation, Suits, recommend
 from localspec.models.registry import load_registry
 from localspec.models.repository import model_header
 from localspec.models.shape import encoder_bytes
 from localspec.models.store import Store, sha256_of
 from localspec.options import LaunchOptions
 from localspec.plan.fit import forecast
+from localspec.plan.recommend import Memory, Recommendation, Suits, recommend
 from localspec.session.memories import memories
 from localspec.session.model_lines import cells, outlook, rounded
 from localspec.session.model_list import ModelRow, model_rows

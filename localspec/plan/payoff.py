@@ -82,7 +82,7 @@ def could_pay(
     # third of the target's size does not pay, and one of a quarter may.
     passes = passes or costs.largest(options)
     if passes is None:
-        from localspec.models.recommend import ON_A_CPU  # noqa: PLC0415 - few starts need it
+        from localspec.plan.recommend import ON_A_CPU  # noqa: PLC0415 - few starts need it
 
         passes = ON_A_CPU
     step_s = passes.of(1) * draft_model.read_bytes / target.read_bytes

@@ -15,10 +15,10 @@ from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.llama.devices import offloads, placed_on
 from localspec.models.inventory import inventory
-from localspec.models.recommend import MOST_OF_GPU, MOST_OF_RAM, ON_A_CPU, ON_A_GPU, Memory
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.options import LoadOptions
+from localspec.plan.recommend import MOST_OF_GPU, MOST_OF_RAM, ON_A_CPU, ON_A_GPU, Memory
 from localspec.resources import default_threads, free_ram_bytes, usable_ram_bytes
 from localspec.storage.files import read_bounded, write_atomic
 from localspec.storage.paths import data_dir

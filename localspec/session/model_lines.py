@@ -2,7 +2,7 @@
 
 from localspec.models.entries import Medium
 from localspec.models.mmproj import WORDS
-from localspec.models.recommend import Recommendation
+from localspec.plan.recommend import Recommendation
 from localspec.session.model_list import ModelRow
 from localspec.storage.files import size_text
 

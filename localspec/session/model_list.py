@@ -8,9 +8,9 @@ from typing import Literal
 from localspec.models.entries import HEADS, Medium, ModelEntry, PairEntry
 from localspec.models.ledger import IMPORTS
 from localspec.models.mmproj import takes
-from localspec.models.recommend import Memory, Recommendation, best, needed_bytes, recommend
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import is_here
+from localspec.plan.recommend import Memory, Recommendation, best, needed_bytes, recommend
 from localspec.resources import free_ram_bytes
 from localspec.storage.paths import data_dir
 

@@ -12,8 +12,8 @@ from localspec.cli.main import localspec as cli
 from localspec.cli.models import _text
 from localspec.errors import ModelUnavailable
 from localspec.llama.model import LlamaModel
-from localspec.models.recommend import Memory
 from localspec.options import LoadOptions
+from localspec.plan.recommend import Memory
 from localspec.session import model_list
 from tests.chat.toy_calls import HERMES
 from tests.cli.command import assert_one_complaint, localspec

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from lab import recommendations
 from localspec.models.entries import Purpose
-from localspec.models.recommend import recommend
 from localspec.models.registry import load_registry
+from localspec.plan.recommend import recommend
 
 ROOT = Path(__file__).parents[2]
 

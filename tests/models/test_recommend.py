@@ -8,7 +8,8 @@ from msgspec.structs import replace as replace_heads
 from localspec.decoding.costs import PassCosts
 from localspec.models.entries import Chances, HeadsEntry, ModelEntry, PairEntry, parameters
 from localspec.models.mmproj import takes
-from localspec.models.recommend import (
+from localspec.models.registry import Registry, load_registry
+from localspec.plan.recommend import (
     MOST_OF_GPU,
     ON_A_CPU,
     ON_A_GPU,
@@ -18,7 +19,6 @@ from localspec.models.recommend import (
     best,
     recommend,
 )
-from localspec.models.registry import Registry, load_registry
 from localspec.session.model_lines import outlook
 
 GB, GB_PER_S = 10**9, 1e9

@@ -20,10 +20,10 @@ from localspec.errors import ModelUnavailable
 from localspec.models.entries import HEADS, HubName, ModelEntry
 from localspec.models.mmproj import mmproj_of
 from localspec.models.names import resolve
-from localspec.models.recommend import ON_A_GPU
 from localspec.models.registry import Registry
 from localspec.models.repository import local_file
 from localspec.options import LoadOptions
+from localspec.plan.recommend import ON_A_GPU
 
 PROGRAMS = ("llama-server", "vllm", "sglang", "lmstudio")
 _LONGEST, _CTX, _STEP = 15, 8192, 0.1
