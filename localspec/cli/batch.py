@@ -155,7 +155,8 @@ def batch(source: str, settings: cli.Settings, batching: BatchFlags, workload: s
         from localspec.cli.prompt import with_model  # noqa: PLC0415 - few have not chosen
 
         settings, default = with_model(settings, quiet=False)
-        notice(*filter(None, [default]))
+    else:
+        default = ""
     form, suffix = batching.form(settings), Path(source).suffix.lower()
     if source != "-":
         form = replace(form, folder=Path(source).parent)
@@ -174,7 +175,7 @@ def batch(source: str, settings: cli.Settings, batching: BatchFlags, workload: s
         if output.path is not None and lines.is_same_file(output.fd):
             raise UsageError(f"{output.name} is input and output: give another output")
         input_format = _SUFFIXES.get(suffix, batching.format or "jsonl")
-        return BatchRun(load, form, batching, lines, input_format, output).run()
+        return BatchRun(load, form, batching, lines, input_format, output, default).run()
 
 
 class BatchRun:
@@ -187,6 +188,7 @@ class BatchRun:
         source: the lines.
         input_format: of the lines.
         output: takes the records.
+        default: a line that names the default model, where none was chosen; else empty.
 
     Raises:
         UsageError: the output is to be resumed, and is none.
@@ -200,8 +202,9 @@ class BatchRun:
         source: Source,
         input_format: Format,
         output: Output,
+        default: str,
     ) -> None:
-        self._load, self._form, self._flags = load, form, batching
+        self._load, self._form, self._flags, self._default = load, form, batching, default
         self._source, self._format, self._output = source, input_format, output
         self._cancel, self._signals = CancelFlag(), Interrupts(_ENDINGS)
         self._line = self._progress()
@@ -270,7 +273,7 @@ class BatchRun:
         with self._progress(drawing=not to_terminal) as progress:
             if job.needs_answers():
                 ready = self._ready(engine)
-                self._notify(*ready.notes, f"seed {receipt.seed}")
+                self._notify(*filter(None, [self._default]), *ready.notes, f"seed {receipt.seed}")
                 begun_s, share_before = time.monotonic(), source.share() or 0.0
                 models = {"target": ready.target, "draft_model": ready.draft_model}
                 job.answer(ParallelRequests(engine, self._notify), models)

@@ -287,7 +287,7 @@ class Rewound:
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return rows; see `LanguageModel`."""
-        given = _hidden if self.hidden else LlamaContext.logits
+        given = _hidden if self.hidden else _logits
         if not self._truncated:
             return given(self._alone, tokens, rows)
         given_rows = given(self._wide, tokens, rows).copy()
@@ -313,6 +313,10 @@ class _WithHidden:
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return rows; see `LanguageModel`."""
         return _hidden(self._context, tokens, rows)
+
+
+def _logits(model: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
+    return model.logits(tokens, rows)
 
 
 def _hidden(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:

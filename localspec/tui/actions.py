@@ -243,7 +243,7 @@ async def when_full(front: Front) -> bool:
 
 
 async def history(front: Front, argument: str) -> None:
-    """List, search, open or delete earlier conversations."""
+    """List, search or open earlier conversations; delete #N deletes one."""
     from localspec.models.names import is_name  # noqa: PLC0415 - the start needs none of it
 
     session = front.session

@@ -81,7 +81,7 @@ COMMANDS: Sequence[Command] = (
     Command("continue", actions.go_on),
     Command("copy", actions.copy, "[N|code|all]"),
     Command("model", actions.model, "[NAME]", "f8"),
-    Command("history", actions.history, "[WORDS|#N|delete #N]", "f7", ("load",)),
+    Command("history", actions.history, "[WORDS|#N]", "f7", ("load",)),
     Command("good", actions.good, rare=True),
     Command("bad", actions.bad, rare=True),
     Command("save", actions.save, "[TITLE]"),

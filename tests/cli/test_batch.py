@@ -78,6 +78,7 @@ def test_lines_in_every_form_are_answered_with_figures_and_receipt() -> None:
     done = batch(*OUT, "--seed", "3")
     assert (done.code, done.out) == (5, "")
     assert "3 answered · 3 failed · " in done.err
+    assert "no model chosen: using smollm2-135m" in done.err
     records = read()
     assert [each["line"] for each in records] == [1, 2, 3, 4, 5, 6]
     assert [each["id"] for each in records] == ["a", "b", None, None, None, None]
@@ -140,7 +141,7 @@ def test_csv_and_templates_go_through_pipes() -> None:
 @pytest.mark.slow
 def test_a_reader_who_leaves_ends_it_quietly() -> None:
     write(*({"prompt": f"Count to {number}."} for number in range(50)))
-    with started("batch", *FEW, "in.jsonl") as process:
+    with started("batch", *FEW, "-m", "smollm2-135m", "in.jsonl") as process:
         assert process.stdout.readline().startswith(b'{"line": 1, ')
         process.stdout.close()
         assert process.wait(PATIENCE_S) == 141

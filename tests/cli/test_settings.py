@@ -435,9 +435,6 @@ def test_without_a_person_one_line_names_the_default(monkeypatch: pytest.MonkeyP
         settings, line = with_model(settings_of(given), quiet=quiet)
         assert settings.launch.pair in {None, "smollm2-135m"}
         assert ("no model chosen: using smollm2-135m" in line) is bool(line) is told
-    for flags, told in (((), True), (("-q",), False)):
-        done = localspec("batch", "none.jsonl", *flags)
-        assert ("no model chosen: using smollm2-135m" in done.err) is told
 
 
 def test_the_last_download_is_proposed(own_settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
