@@ -131,7 +131,8 @@ class GatedReply:
                 events = self.flush(cut=reply.stop_reason not in _WHOLE)
                 findings = tuple((*rule, count) for rule, count in self.counts.items())
                 turn = self.message(message, reply)
-                events.append(Finished(self.masked(reply), turn, self.hidden, findings))
+                done = {"message": turn, "masked": self.hidden, "findings": findings}
+                events.append(msgspec.structs.replace(event, reply=self.masked(reply), **done))
             case _:
                 events = [event]
         return events

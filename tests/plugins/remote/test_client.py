@@ -380,7 +380,7 @@ def test_the_gate_of_a_request_masks_what_the_server_says() -> None:
     with double(mail) as server:
         events = ask(server, Request(1, HELLO, gate="usual"))
     assert "example.com" not in repr([each for each in events if isinstance(each, Text | Finished)])
-    assert finished(events).masked
+    assert (finished(events).masked, finished(events).id) == (True, 1)
 
 
 def nonsense(raw: bytes) -> Script:
