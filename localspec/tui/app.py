@@ -7,6 +7,7 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,7 +29,7 @@ from localspec.tui import commands
 from localspec.tui.actions import branch_behind, code_of, mark
 from localspec.tui.commands import Command, parse, unquoted
 from localspec.tui.composer import Composer
-from localspec.tui.keys import IN_APP, key_text
+from localspec.tui.keys import IN_APP, WholePastes, key_text
 from localspec.tui.message import MessageView
 from localspec.tui.screens import Screens
 from localspec.tui.session import Session
@@ -147,6 +148,9 @@ class ChatApp(Screens):
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver, with a terminal that may vanish, and whose modes before it are those before the program."""
         driver, app = super().get_driver_class(), self
+        module = sys.modules[driver.__module__]
+        if hasattr(module, "XTermParser"):  # private, too
+            module.XTermParser = WholePastes  # type: ignore[attr-defined]
 
         # What it writes to is private to Textual, which has no public hook.
         class Terminal(driver):  # type: ignore[misc,valid-type]

@@ -1,10 +1,16 @@
-"""The keys of the chat: those of the commands, and others. Each has a name, under which `[keys]` in chat.toml gives it others."""
+"""The keys of the chat: those of the commands, and others. Each has a name, under which `[keys]` in chat.toml gives it others.
 
-from collections.abc import Collection, Iterator, Mapping
+To Textual's parser of keys, an escape in pasted text, as coloured logs have it, is a key; here it is left out.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
+from textual._xterm_parser import XTermParser
 from textual.binding import Binding, BindingType
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
+from textual.message import Message
 
 from localspec.tui.commands import COMMANDS
 
@@ -160,3 +166,45 @@ _PLACES = {
     if isinstance(each, Binding)
 }
 _FIRST = {str(each.id) for each in _named() if each.priority}
+
+
+_BEGIN, _END = "\x1b[200~", "\x1b[201~"
+_ESCAPES = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~])?")
+_BEGUN = re.compile("\x1b(?:\\[[0-?]{0,30}[ -/]?)?$")
+"""An escape whose end may come with the next part, that of a paste among them."""
+
+
+class WholePastes(XTermParser):
+    """Textual's parser, of what `clean` leaves."""
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """Yield the events of what a terminal sent; see `XTermParser`."""
+        cleaner = self.__dict__.setdefault("_cleaner", PasteCleaner())
+        if not data or (data := cleaner.clean(data)):  # nothing would be the end
+            yield from super().feed(data)
+
+
+class PasteCleaner:
+    """Leaves escapes out of bracketed pastes, whatever parts they come in."""
+
+    def __init__(self) -> None:
+        self._in_paste = False
+        self._before = self._held = ""
+
+    def clean(self, data: str) -> str:
+        """Return what may be parsed by now; an escape that has only begun is held back."""
+        text, self._held, parts = self._held + data, "", list[str]()
+        while text:
+            mark = _END if self._in_paste else _BEGIN
+            before = "" if self._in_paste else self._before
+            inside, found, rest = (before + text).partition(mark)
+            if self._in_paste:
+                if not found and (begun := _BEGUN.search(inside)):
+                    inside, self._held = inside[: begun.start()], begun[0]
+                parts.append(_ESCAPES.sub("", inside) + found)
+            else:
+                parts.append((inside + found)[len(before) :])
+            self._before = "" if found else (before + text)[1 - len(_BEGIN) :]
+            self._in_paste ^= bool(found)
+            text = rest
+        return "".join(parts)

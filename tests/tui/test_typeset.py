@@ -11,10 +11,12 @@ from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
+from textual.events import Key, Paste
 from textual.strip import Strip
 
 from localspec.display import clean, clean_input, clean_line
 from localspec.tui.app import LineGuard
+from localspec.tui.keys import WholePastes
 from localspec.tui.message import MessageLayout
 from localspec.tui.message_text import MessageText
 from localspec.tui.typeset import Block, BlockCutter, Typesetter
@@ -182,3 +184,17 @@ def test_nothing_that_a_terminal_obeys_is_laid_out(typesetter: Typesetter) -> No
         typesetter.markdown(f"```\n{EVIL}\n```", 40),
     ):
         assert obeyed("".join(texts(strips))) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 100])
+def test_a_paste_with_escapes_is_one_paste_whatever_parts_it_comes_in(size: int) -> None:
+    sent = (
+        "a\x1b[200~one \x1b[31mERROR\x1b[0m here\ntwo \x1b three\n\x1b[201~b\x1b[200~c\x1b[201~\r"
+    )
+    parser = WholePastes()
+    events = [
+        each for at in range(0, len(sent), size) for each in parser.feed(sent[at : at + size])
+    ]
+    pastes = [each.text for each in events if isinstance(each, Paste)]
+    assert pastes == ["one ERROR here\ntwo  three\n", "c"]
+    assert [each.key for each in events if isinstance(each, Key)] == ["a", "b", "enter"]
