@@ -56,14 +56,15 @@ class GateRule:
 _SPELLED = re.compile(r"(?i)(example|sample|changeme|placeholder|your|xxxx|\.\.\.|<|\$\{|%\()")
 
 
-def is_password(head: str, body: str) -> bool:
-    """Return whether what is assigned to a name like `password` looks like one: a digit among letters, and no call or name of code."""
+def is_password(_: str, body: str) -> bool:
+    """Return whether what is assigned to a name like `password` looks like one: digits among letters, which repeat little."""
     kinds = set(kinds_of(body))
-    quoted = head[-1:] in {'"', "'"}
-    needed = 2 if quoted else 3
-    if _SPELLED.search(body) or "0" not in kinds or not kinds & {"a", "A"}:
-        return False
-    return len(kinds) >= needed and bits_of(body) >= 2.5
+    return (
+        "0" in kinds
+        and bool(kinds & {"a", "A"})
+        and bits_of(body) >= 2.2
+        and not _SPELLED.search(body)
+    )
 
 
 def is_card(head: str, body: str) -> bool:
@@ -137,10 +138,10 @@ _BEGINNINGS = (
         before=_LETTERS, shows_head=True, check=lambda _, body: not _SPELLED.search(body), telling=1,
     ),
     GateRule(
-        "password", "secrets", rf"[{_LETTERS}+/=_.!@#%^&*~-]{{7,63}}[{_LETTERS}+/=_!@#%^&*~-]",
+        "password", "secrets", rf"[{_LETTERS}+/=_.!@#%^&*~-]{{5,63}}[{_LETTERS}+/=_!@#%^&*~-]",
         r"(?i)(?=[abprstABPRST])(pass(word|wd|phrase)|pwd|secret([_-]?(access)?[_-]?key)?|(api|access|auth|private)[_-]?key|(access|auth|api|bearer|refresh)?[_-]?token)"
         r"[\"']?( is)?\s{0,2}(:=|=>|=|:)\s{0,2}[\"']?",
-        before=_LETTERS, after=r"(\[", tail=rf"{_LETTERS}+/=_.!@#%^&*~-", shows_head=True, check=is_password, telling=1,
+        after=r"(\[", tail=rf"{_LETTERS}+/=_.!@#%^&*~-", shows_head=True, check=is_password, telling=1,
     ),
     GateRule(
         "random text", "secrets", f"[+/{_URLSAFE}]{{8,48}}", f"[+/{_URLSAFE}]{{24}}",

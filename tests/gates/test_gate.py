@@ -60,7 +60,7 @@ def test_what_is_wrong_with_a_file_is_one_line(text: str, word: str) -> None:
 
 NO_SECRETS = [
     "+11 11 111 11 11", "+41 11 141 14 14", "password = getpass.getpass()", "token = tokenize.generate_tokens(readline)", "the password is: correct",
-    'password = "changeme-example1"', "https://docs.python.org:443/3/library/re.html#re.compile",
+    'password = "changeme-example1"', "token = tokens[12]", "password = read_2(line)", "secret: 123456", "token = text.split2()", "https://docs.python.org:443/3/library/re.html#re.compile",
     "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "commit 3e68e70aa0459c2d1b64989511787d70f1e2d3c4", "550e8400-e29b-41d4-a716-446655440000",
     "test_the_seed_that_is_reported_gives_the_same_text_in_2_rounds", "AbstractSingletonProxyFactoryBeanConfiguration2Impl",
@@ -92,6 +92,17 @@ def test_what_is_one_is_masked(rule: str, texts: list[str]) -> None:
     for text in texts:
         masked = f"It is [masked: {rule}], you know."
         assert usual_gate().cleaned(f"It is {text}, you know.") == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password = hunter2secret", "DB_PASSWORD=s3cr3t", '"password": "hunter2"', "api_key: 0a1b2c3d4e5f60718293",
+        "token: 9f86d081884c7d659a2feaa0c55ad015", "  PGPASSWORD=pa55word psql",
+    ],
+)  # fmt: skip
+def test_a_weak_password_is_one_behind_its_name(text: str) -> None:
+    assert "[masked: password]" in usual_gate().cleaned(text)
 
 
 def test_hidden_stretches_have_their_places() -> None:

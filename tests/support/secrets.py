@@ -46,8 +46,11 @@ def _simple(rule: str, heads: str, characters: str, *sizes: int) -> Callable[[Ra
 
 
 def _password(random: Random) -> Planted:
-    names = ["password", "api_key", "client_secret", "AUTH_TOKEN", "Passphrase", "secret-key"]
-    head = random.choice(names) + random.choice(['="', ": ", " = '", " is: "])
+    names = ["password", "api_key", "client_secret", "AUTH_TOKEN", "Passphrase", "secret-key", "DB_PASSWORD"]  # fmt: skip
+    head = random.choice(names) + random.choice(['="', ": ", " = '", " is: ", "="])
+    if random.random() < 0.3:  # as people choose them: small letters and a digit
+        body = "".join(random.sample("abcdefghijkmnopqrstuvwxyz", random.randint(5, 14)))
+        return Planted("password", head, f"{body}{random.randint(1, 9)}")
     body = _drawn(random, _LETTERS, random.randint(8, 30))
     return Planted("password", head, f"{body[:6]}k7Q{body[6:]}")
 

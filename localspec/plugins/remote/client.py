@@ -299,9 +299,10 @@ class Client:
         emit([*last, msgspec.structs.replace(done, id=request.id, dropped_turns=dropped)])
 
     async def _proposed(self, prediction: str) -> dict[str, Any]:
-        """Begin to draft for an answer, and return what its body says of that; a prediction stays here."""
+        """Begin to draft for an answer, if wanted, and return what its body says of drafts; a prediction stays here."""
         if self._drafts is None:
-            return {}
+            off = self._kind == LOCALSPEC and self._options.draft == OFF
+            return {"localspec": {"draft": OFF}} if off else {}
         ids = await asyncio.to_thread(self._drafts.ids, prediction) if prediction else ()
         name = secrets.token_hex(16)
         self._drafts.begin(name, ids)

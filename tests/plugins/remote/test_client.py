@@ -308,6 +308,18 @@ def test_options_become_the_fields_of_the_server_that_it_is(
 
 
 @pytest.mark.parametrize(
+    ("owner", "draft", "field"),
+    [("localspec", "off", {"draft": "off"}), ("localspec", "auto", None), ("vllm", "off", None)],
+)
+def test_off_turns_the_drafts_of_a_localspec_off_there_too(
+    owner: str, draft: str, field: dict[str, str] | None
+) -> None:
+    with double(FINE, v1_models=of(owner)) as server:
+        ask(server, draft=draft)
+    assert server.chats()[0].get("localspec") == field
+
+
+@pytest.mark.parametrize(
     ("request_", "word"),
     [
         (Request(1, HELLO, ReplyOptions(regex="a")), "regex"),
