@@ -24,7 +24,7 @@ from localspec.messages import (
     from_json,
     without_empty_prompts,
 )
-from localspec.options import ReplyOptions, cut
+from localspec.options import LaunchOptions, ReplyOptions, cut, options_of
 from localspec.options.fields import (
     FIELDS,
     KWARGS,
@@ -42,6 +42,7 @@ _ROLES = ("system", "developer", "user", "assistant")
 _OWN = "reply_options"
 """The field with options of a line whose other fields may be data."""
 _OWN_NAMES = (*FIELDS, "system")
+_OF_RUNS = {"model", *(each.name for each in options_of(LaunchOptions))}
 
 # OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
 # Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
@@ -190,10 +191,12 @@ def own_options(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def misspelt_options(line: Line, form: Form) -> Iterator[str]:
-    """Yield each field of a line that may mean an option, and which, on one line; none where fields are data."""
+    """Yield each field of a line that looks like an option and is none of a line, on one line; none where fields are data."""
     own = {*FIELDS, *_IDS, _OWN, DEFAULT_FIELD, form.field, "messages", "system", "body", "url"}
     for name in line.fields if form.template is None else ():
-        if name not in own and (near := get_close_matches(name, FIELDS, 1, _LIKE)):
+        if name in _OF_RUNS and name not in own:
+            yield f"{name!r} is an option of the whole run, and changes nothing in a line"
+        elif name not in own and (near := get_close_matches(name, FIELDS, 1, _LIKE)):
             yield f"{printable_line(name)[:40]!r} is no option and changes nothing: did you mean {near[0]}?"
 
 

@@ -12,7 +12,7 @@ import click
 from localspec.cli import options as cli
 from localspec.cli.progress import ProgressLine, fields, print_json, print_list
 from localspec.cli.prompt import report_missing_vectors
-from localspec.display import counted, notice, printable, printable_line
+from localspec.display import counted, notice, printable, printable_line, wrapped
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.embedding import embed, vector_model
 from localspec.retrieval.index import (
@@ -196,8 +196,13 @@ def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> 
 
 @index.command()
 @click.argument("name", shell_complete=cli.complete_indexes)
-def rm(name: str) -> None:
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def rm(name: str, yes: bool) -> None:
     """Remove index NAME; your files stay."""
+    # A damaged index is asked about, too, so nothing of it is read.
+    if name in index_names() and not yes and sys.stdin.isatty():
+        question = wrapped(f"remove index {name}? your files stay", sys.stderr)
+        click.confirm(question, abort=True, err=True)
     remove_index(name)
     notice(f"removed {name}")
 

@@ -421,7 +421,10 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
     lines = [f"removed {item.name}{_what_stays(item, removal)}" for item in removal.items]
     freed = remove(removal, store)
     if removal.items:
-        click.echo("\n".join((*lines, f"freed {freed} bytes ({size_text(freed)})")))
+        if freed:  # a name of a file that stays frees nothing
+            size = size_text(freed)
+            lines.append(f"freed {freed} bytes{'' if size == '0 MB' else f' ({size})'}")
+        click.echo("\n".join(lines))
     if removal.stays:
         reasons = "; ".join(f"{item.name} stays, because {why}" for item, why in removal.stays)
         raise LocalspecError(f"{reasons}: to remove both, name both")

@@ -1,6 +1,7 @@
 """What is in an index, and stays so, whatever happens to its files and to the process that writes it."""
 
 import os
+import pty
 import sqlite3
 import subprocess
 import sys
@@ -8,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
+import click
 import pytest
 
+from localspec.cli.index import index as index_command
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval import index as indexes
-from localspec.retrieval.index import Index, open_index, remove_index
+from localspec.retrieval.index import Index, index_names, open_index, remove_index
 from localspec.retrieval.update import Changes, add, update
 from tests.retrieval.documents import docx, pdf
 
@@ -232,3 +235,18 @@ def test_what_is_no_index_is_an_error(tmp_path: Path) -> None:
     for name, word in (("x.db", "cannot be used"), ("y.db", "of a later localspec, version 99")):
         with pytest.raises(LocalspecError, match=word):
             Index(tmp_path / name)
+
+
+@pytest.mark.parametrize(("answer", "stays"), [("n", True), ("y", False)])
+def test_an_index_goes_on_a_terminal_only_when_that_is_confirmed(
+    answer: str, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    open_index("notes", make=True).close()
+    keyboard, theirs = pty.openpty()
+    os.write(keyboard, f"{answer}\n".encode())
+    with os.fdopen(keyboard), os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with suppress(click.Abort):
+            index_command.main(["rm", "notes"], standalone_mode=False)
+    assert index_names() == ["notes"] * stays
