@@ -10,11 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
 _IDLE_S = 0.2
-"""Seconds without a pass after which what others did meanwhile says nothing."""
+"""Seconds without a pass after which what is running at that moment says more than what others did before."""
+_PAUSE_S = 0.01
+"""Seconds without a pass in which others may have worked for us: a server that verifies what is drafted here, a worker."""
 MOMENTS, _MOMENT_S = 8, 0.006
 """Looks before a first pass gives way: screens that draw and servers that answer run for a few milliseconds, and a long
 prompt's first pass is too long to be made with fewer threads for that."""
@@ -81,9 +84,9 @@ def taken_by_others() -> tuple[float, int] | None:
 
 
 class SpareCores:
-    """Follows what other programs take, a few times a second while passes are made.
+    """Follows what other programs take while passes are made, a few times a second.
 
-    What they took while none was made says nothing: the next pass looks at what is running at that moment.
+    What they took while none was made says nothing; after a while without one, the next looks at what is running at that moment.
 
     Args:
         wanted: threads that passes have when no other program is busy.
@@ -107,7 +110,9 @@ class SpareCores:
         self._look = look
         self._pause = pause
         self._before: CoreUsage | None = None
-        self._ended_s: float | None = None
+        self._ended_s = -inf
+        self._is_apart = False
+        self._over_s = self._took_s = 0.0
         self.gave_way = False
 
     def threads(self, now_s: float) -> int:
@@ -116,29 +121,47 @@ class SpareCores:
         Args:
             now_s: seconds of the clock of `usage`.
         """
-        before = self._before
         if self._wanted == 1:
             return 1
-        if self._ended_s is None or now_s - self._ended_s > _IDLE_S:
+        waited_s, before = now_s - self._ended_s, self._before
+        self._is_apart = _PAUSE_S < waited_s <= _IDLE_S
+        if waited_s > _IDLE_S:
             self._threads = self._fit(self._first())
-        elif before is not None and now_s - before.at_s >= _LOOK_EVERY_S:
-            now = self._before = self._look()
-            if now is not None and now.at_s > before.at_s:
-                taken = taken_between(before, now)
-                fits = self._fit(now.n_cores - int(taken + 1 - GIVES_WAY))
-                if fits > self._threads:  # not for a load that flickers
-                    back = self._fit(now.n_cores - int(taken + 1 - _COMES_BACK))
-                    fits = max(self._threads, back)
-                self._threads = fits
+        elif self._is_apart:
+            self._before = self._look()
+        elif before is not None and self._over_s + now_s - before.at_s >= _LOOK_EVERY_S:
+            self._count()
         self.gave_way |= self._threads < self._wanted
         return self._threads
 
     def done(self, now_s: float) -> None:
         """Take in that a pass has ended."""
         self._ended_s = now_s
+        if self._is_apart:
+            self._count()
+
+    def _count(self) -> None:
+        """Add what others took since the last look; after some time of passes decide by it."""
+        before, now = self._before, self._look()
+        self._before = now
+        if before is None or now is None or now.at_s <= before.at_s:
+            return
+        over_s = now.at_s - before.at_s
+        self._over_s += over_s
+        self._took_s += over_s * taken_between(before, now)
+        if self._over_s < _LOOK_EVERY_S:
+            return
+        taken = self._took_s / self._over_s
+        self._over_s = self._took_s = 0.0
+        fits = self._fit(now.n_cores - int(taken + 1 - GIVES_WAY))
+        if fits > self._threads:  # not for a load that flickers
+            back = self._fit(now.n_cores - int(taken + 1 - _COMES_BACK))
+            fits = max(self._threads, back)
+        self._threads = fits
 
     def _first(self) -> int:
         """Return how many cores are free now; what runs for a moment only does not count."""
+        self._over_s = self._took_s = 0.0
         first = self._before = self._look()
         if first is None:
             return self._wanted

@@ -112,6 +112,21 @@ def test_threads_come_back_when_others_are_done() -> None:
         silent.done(now_s + 1)
 
 
+@pytest.mark.parametrize(("between", "beside", "threads"), [(2.0, 0.0, 2), (2.0, 1.0, 1), (0.0, 1.0, 1)])  # fmt: skip
+def test_who_works_while_we_wait_for_it_takes_no_core(
+    between: float, beside: float, threads: int
+) -> None:
+    """A server of this machine verifies what is drafted here, in turns with it: both have all cores."""
+    machine = Machine(2, own=2.0)
+    cores = spare(machine, 2)
+    for _ in range(40):
+        machine.taken, machine.own = between, 0.0
+        chosen = cores.threads(machine.after(0.12))
+        machine.taken, machine.own = beside, float(chosen)
+        cores.done(machine.after(0.03))
+    assert chosen == threads
+
+
 def test_what_this_process_runs_is_in_what_has_been_used() -> None:
     before, until = usage(), time.process_time() + 0.3
     while time.process_time() < until:
