@@ -173,7 +173,8 @@ class AnswerDrafts:
         if self._model is not None:
             self._model.forget_costs()
             self._model.begin(self._text, self._chooser)
-            if self._drafted(self._costs.upto(self._most + 1))[0]:
+            # Beside a server elsewhere it is read in time that nobody else needs.
+            if self._drafted(self._costs.upto(self._most + 1), reads=self._ahead)[0]:
                 plan = Plan(self._model, 1)
                 self._passes(self._model.propose(self._text, plan, self._chooser))
 
@@ -255,18 +256,21 @@ class AnswerDrafts:
         chances = () if forecast is None else forecast.chances
         return best_length(chances, [seconds[0], *(each + self._trip_s for each in seconds[1:])])
 
-    def _drafted(self, seconds: Sequence[float], known: Sequence[float] = ()) -> tuple[int, float]:
+    def _drafted(
+        self, seconds: Sequence[float], known: Sequence[float] = (), *, reads: bool = False
+    ) -> tuple[int, float]:
         """Return how far to draft by the model where the server waits for that, and the rate; 0 where it is not asked.
 
         Args:
             seconds: of the server's passes.
             known: chances of what is drafted already.
+            reads: whether there is time to catch up with the text.
         """
         forecast = self._forecast
         if forecast is None or (self._ledger.pause > 0 and not known):
             return 0, 0.0
         round_s, usual = [seconds[0]], forecast.chances[0]
-        if forecast.start_s > _MOST_LATE * seconds[0]:
+        if not reads and forecast.start_s > _MOST_LATE * seconds[0]:
             return 0, 0.0
         for length, pass_s in enumerate(seconds[1:], start=1):
             # What was spent on those that are known is spent, however this goes on.

@@ -47,11 +47,11 @@ def runtime(script: dict[str, Any], step_s: float = 1e-4) -> Any:
     return SimpleNamespace(assistant=SimpleNamespace(models=models), costs=costs)
 
 
-def answered(server: Served, drafts: LocalDrafts) -> dict[str, Any]:
+def answered(server: Served, drafts: LocalDrafts, question: str = "count") -> dict[str, Any]:
     assert until(lambda: not drafts._free.locked())  # the answer before has ended
     name = secrets.token_hex(16)
     drafts.begin(name)
-    reply: dict[str, Any] = server.chat("count", localspec={"drafts": name}).json()
+    reply: dict[str, Any] = server.chat(question, localspec={"drafts": name}).json()
     return reply
 
 
@@ -71,6 +71,14 @@ def accepted(server: Served, drafts: LocalDrafts, least: float) -> bool:
 def test_a_model_that_knows_the_answer_saves_passes(server: Served, *, ahead: bool) -> None:
     drafts = LocalDrafts(f"{server.url}/v1", {}, runtime(SCRIPT), N_VOCAB, ahead=ahead)
     assert accepted(server, drafts, len(ANSWER) / 2)
+
+
+def test_a_long_prompt_is_read_while_the_server_reads_it(server: Served) -> None:
+    """To catch up with it later would take more than drafts gain."""
+    knows = runtime(SCRIPT)
+    drafts = LocalDrafts(f"{server.url}/v1", {}, knows, N_VOCAB, ahead=True)
+    assert text_of(answered(server, drafts, f"{'word ' * 300}count")) == ANSWER
+    assert knows.assistant.models.targets.views[0].n_cached > 1500
 
 
 def test_one_that_is_wrong_gives_up_and_changes_nothing(server: Served) -> None:
