@@ -165,9 +165,10 @@ class LocalDrafts:
         if runtime.costs is None:
             return Drafters(LookupDrafter(eog))
         own, view = runtime.costs.target, models.targets.views[0]
-        # The server reads the prompt meanwhile: one that reads no faster than this machine leaves time for all of it.
+        # A server elsewhere that reads the prompt no faster than this machine leaves time for all of it.
         reads_s, there_s = (each.seconds[-1] / each.widths[-1] for each in (own, costs))
-        fresh = None if reads_s <= there_s else window_length(costs, own, view.n_ctx)
+        leaves_time = self._ahead and reads_s <= there_s
+        fresh = None if leaves_time else window_length(costs, own, view.n_ctx)
         ids: VocabMap = SharedIds(min(self._n_vocab, view.n_vocab))
         ids = ids if across is None else across.spelling()
         return Drafters(LookupDrafter(eog), ModelDrafter(view, ids, eog, own, fresh))

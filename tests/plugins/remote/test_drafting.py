@@ -73,12 +73,15 @@ def test_a_model_that_knows_the_answer_saves_passes(server: Served, *, ahead: bo
     assert accepted(server, drafts, len(ANSWER) / 2)
 
 
-def test_a_long_prompt_is_read_while_the_server_reads_it(server: Served) -> None:
-    """To catch up with it later would take more than drafts gain."""
+@pytest.mark.parametrize(("ahead", "least", "most"), [(True, 1500, 2000), (False, 100, 700)])
+def test_a_long_prompt_is_read_while_the_server_reads_it(
+    server: Served, *, ahead: bool, least: int, most: int
+) -> None:
+    """To catch up with it later would take more than drafts gain; of a server that shares these cores, its end is."""
     knows = runtime(SCRIPT)
-    drafts = LocalDrafts(f"{server.url}/v1", {}, knows, N_VOCAB, ahead=True)
+    drafts = LocalDrafts(f"{server.url}/v1", {}, knows, N_VOCAB, ahead=ahead)
     assert text_of(answered(server, drafts, f"{'word ' * 300}count")) == ANSWER
-    assert knows.assistant.models.targets.views[0].n_cached > 1500
+    assert least < knows.assistant.models.targets.views[0].n_cached < most
 
 
 def test_one_that_is_wrong_gives_up_and_changes_nothing(server: Served) -> None:
