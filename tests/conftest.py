@@ -4,6 +4,7 @@ import gc
 import hashlib
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -66,11 +67,30 @@ def _import_from_ones_own_place_on(config: pytest.Config) -> None:
     if not worker or config.args != config.getini("testpaths"):
         return
     files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    files = [each for each in files if not pytest_ignore_collect(each, config)]
     start = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for file in (*files[start:], *files[:start]):
         name = ".".join(file.relative_to(config.rootpath).with_suffix("").parts)
         with suppress(Exception, pytest.skip.Exception):  # which collecting reports
             importlib.import_module(name)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave unread what has slow tests alone where those that run by default are wanted: each process would import it."""
+    if config.option.markexpr not in config.getini("addopts"):
+        return None
+    return _is_slow(collection_path) or None
+
+
+@cache
+def _is_slow(file: Path) -> bool:
+    """Say whether a file marks all of its tests as slow, in one line."""
+    if not file.name.startswith("test_") or file.suffix != ".py":
+        return False
+    return (
+        re.search(r"^pytestmark = .*mark\.slow\b", file.read_text("utf-8"), re.MULTILINE)
+        is not None
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -8,21 +8,17 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
-from mcp.client._memory import InMemoryTransport
-from mcp.server import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ImageContent, ToolAnnotations
 
 from localspec import errors
 from localspec.errors import UsageError
 from localspec.messages import ToolCall
 from localspec.toolbox.loop import ToolLoop
-from localspec.toolbox.mcp import connection
 from localspec.toolbox.mcp.box import McpToolbox
 from localspec.toolbox.mcp.servers import McpServer
 from localspec.toolbox.permissions import Decision, Permissions
@@ -31,47 +27,18 @@ from localspec.toolbox.toolbox import Access, Proposal
 from tests.toolbox.mcp.boxes import opened, stranger
 from tests.waiting import PATIENCE_S, until
 
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
 
-def shop() -> MCPServer:
-    """Return a server with tools, resources, and a call that can be cancelled."""
-    server = MCPServer("shop")
-    server.cancelled = Event()  # type: ignore[attr-defined]
-
-    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
-    def price(item: str, count: int = 1) -> dict[str, int]:
-        """Return a price."""
-        return {item: 3 * count}
-
-    @server.tool()
-    def buy(item: str) -> str:
-        """Buy something."""
-        raise ToolError(f"{item} is sold out")
-
-    @server.tool()
-    async def wait() -> str:
-        """Wait."""
-        try:
-            await asyncio.sleep(1000)
-        finally:
-            server.cancelled.set()  # type: ignore[attr-defined]
-        return ""
-
-    @server.tool()
-    def look() -> ImageContent:
-        """Take a picture."""
-        return ImageContent(data="AAAA", mime_type="image/png")
-
-    @server.resource("shop://hours")
-    def hours() -> str:
-        """Return when it is open."""
-        return "9 to 5"
-
-    return server
+# By name, and in the tests: the protocol takes every process that collects two seconds.
+CONNECTION = "localspec.toolbox.mcp.connection"
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> MCPServer:
+def here(monkeypatch: pytest.MonkeyPatch) -> "MCPServer":
     """A shop in this process, in place of every program."""
+    from tests.toolbox.mcp.shop import InMemoryTransport, shop  # noqa: PLC0415 - as above
+
     server = shop()
 
     @asynccontextmanager
@@ -79,7 +46,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> MCPServer:
         async with InMemoryTransport(server) as streams:
             yield streams
 
-    monkeypatch.setattr(connection, "_transport", transport)
+    monkeypatch.setattr(f"{CONNECTION}._transport", transport)
     return server
 
 
@@ -87,7 +54,7 @@ def one(**more: object) -> McpServer:
     return McpServer("shop", ("-",), **more)  # type: ignore[arg-type]
 
 
-def test_tools_and_resources_can_be_called(here: MCPServer) -> None:
+def test_tools_and_resources_can_be_called(here: "MCPServer") -> None:
     with opened(one()) as box:
         names = ("buy", "look", "price", "read_resource", "wait")
         assert sorted(box.names) == [f"shop__{each}" for each in names]
@@ -115,11 +82,11 @@ def test_tools_and_resources_can_be_called(here: MCPServer) -> None:
     assert not box.notes
     assert box.names == []
     assert box.call("shop__price").is_error
-    assert connection.text_of([], {"thé": 2}) == '{"thé": 2}'
+    assert import_module(CONNECTION).text_of([], {"thé": 2}) == '{"thé": 2}'
     box.box.close()
 
 
-def test_hints_and_names_count_as_the_user_says(here: MCPServer) -> None:
+def test_hints_and_names_count_as_the_user_says(here: "MCPServer") -> None:
     for trusted, access in ((False, Access.RUN), (True, Access.READ)):
         with opened(one(trust_hints=trusted)) as box:
             assert box.box.propose(ToolCall("1", "shop__price", "{}")).access is access
@@ -128,7 +95,7 @@ def test_hints_and_names_count_as_the_user_says(here: MCPServer) -> None:
         assert box.names == ["shop__price"]
 
 
-def test_a_call_that_is_stopped_is_cancelled_in_the_server(here: MCPServer) -> None:
+def test_a_call_that_is_stopped_is_cancelled_in_the_server(here: "MCPServer") -> None:
     with opened(one()) as box:
         stop = Event()
         threading.Timer(0.2, stop.set).start()
@@ -145,6 +112,8 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 @contextmanager
 def web_shop() -> Iterator[str]:
     """Serve a shop over HTTP; yield its URL."""
+    from tests.toolbox.mcp.shop import shop  # noqa: PLC0415 - as above
+
     with socket.create_server(("127.0.0.1", 0)) as listener:
         app = shop().streamable_http_app()
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none"))
@@ -192,15 +161,15 @@ class Generous(ToolLoop):
 def test_what_was_allowed_for_good_is_asked_again_once_the_tool_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
-    settles, listed = Event(), connection.Connection._list
+    monkeypatch.setattr(f"{CONNECTION}._SETTLE_S", 0.0)
+    settles, listed = Event(), import_module(CONNECTION).Connection._list
 
     async def listed_later(self: Any, client: Any, *, again: bool = False) -> None:
         while again and not settles.is_set():
             await asyncio.sleep(0.01)
         await listed(self, client, again=again)
 
-    monkeypatch.setattr(connection.Connection, "_list", listed_later)
+    monkeypatch.setattr(f"{CONNECTION}.Connection._list", listed_later)
     with opened(stranger("changes")) as box:
         loop = Generous(box.box, Rules())
         assert loop.text_of("odd__echo") == loop.text_of("odd__echo") == "hello"
@@ -224,7 +193,7 @@ def test_rules_hold_for_servers_too() -> None:
 
 @pytest.mark.slow
 def test_a_reference_server_of_the_package_index_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "START_S", PATIENCE_S)  # it imports much
+    monkeypatch.setattr(f"{CONNECTION}.START_S", PATIENCE_S)  # it imports much
     command = (sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC")
     with opened(McpServer("time", command)) as box:
         assert box.names == ["time__get_current_time", "time__convert_time"]

@@ -1,23 +1,27 @@
 """What a server says it can do, checked and named."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp_types import Tool
 
 from localspec.toolbox.mcp.offers import MOST_TOOLS, Names, offers_of
 from tests.support.told import KINDS, told, told_compiler
 
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
-def listed(name: str, description: str = "", schema: Any = SCHEMA) -> Tool:
+def listed(name: str, description: str = "", schema: Any = SCHEMA) -> "Tool":
+    from mcp_types import Tool  # noqa: PLC0415 - a second for every process that collects
+
     return Tool.model_construct(
         name=name, description=description, input_schema=schema, annotations=None
     )
 
 
-def of(*tools: Tool, names: Names | None = None, wanted: tuple[str, ...] | None = None) -> Any:
+def of(*tools: "Tool", names: Names | None = None, wanted: tuple[str, ...] | None = None) -> Any:
     return offers_of("s", tools, Names() if names is None else names, wanted)
 
 
