@@ -1,6 +1,7 @@
 """`localspec index`: passages of the user's files, for searches and for questions about them."""
 
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +34,8 @@ from localspec.storage.paths import brief
 _EVERY_S, _MOST_S, _REST = 5.0, 86_400.0, 20
 """Seconds between two looks of `watch`, by default and at most; it rests 20 times as long as a look takes, for a twentieth of a core at most."""
 _MOST_UNREAD = 5
-_MOST_CHARS = 300
+_MOST_CHARS, _LEAD = 300, 60
+"""Characters of a passage that are printed, and how many of them before its first match."""
 _OFF = "off"
 _NAME = click.option(
     "-n",
@@ -191,7 +193,24 @@ def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> 
         where = place(brief(each.path), each.passage.first, each.passage.last)
         heading = f"  {printable_line(each.passage.heading)}" if each.passage.heading else ""
         click.echo(click.style(printable(where), bold=True) + heading)
-        click.echo(f"    {printable_line(each.passage.text)[:_MOST_CHARS]}")
+        click.echo(f"    {_excerpt(each.passage.text, words)}")
+
+
+def _excerpt(text: str, words: tuple[str, ...]) -> str:
+    """Return the part of a passage with most of the words, of which the index also finds other forms."""
+    line = printable_line(text)
+    stems = [word[: max(4, len(word) - 3)] for word in re.findall(r"\w+", " ".join(words))]
+    finds = (re.finditer(rf"\b{stem}", line, re.IGNORECASE) for stem in stems)
+    places = sorted((match.start(), at) for at, matches in enumerate(finds) for match in matches)
+
+    def held(begin: int) -> int:
+        return len({at for place, at in places if begin <= place < begin + _MOST_CHARS - 2 * _LEAD})
+
+    begin = max((place for place, _ in places), key=held, default=0)
+    if begin < _MOST_CHARS - _LEAD:
+        return line[:_MOST_CHARS]
+    start = line.find(" ", begin - _LEAD, begin) + 1 or begin
+    return f"… {line[start : start + _MOST_CHARS]}"
 
 
 @index.command()

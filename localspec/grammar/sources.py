@@ -20,6 +20,7 @@ _LARK_TOKEN = re.compile(
     r'"(?:\\.|[^"\\\n])*"|(?:(?://|#)[^\n]*)|/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+/'
     r"|(?P<special><[^<>\s][^<>\n]*>)"
 )
+_PLACE = re.compile(r"^at \d+\(\d+\): (?:wrong pattern: )?")
 _UNSATISFIABLE = "Unsatisfiable"
 
 
@@ -57,7 +58,9 @@ def source_of(kind: str, text: str) -> str:
     try:
         require_compiles(source)
     except GrammarRefused as error:
-        raise UsageError(f"the {kind} is wrong: {error}") from None
+        # The place is one in the grammar that a regex becomes.
+        reason = _PLACE.sub("", str(error)) if kind == "regex" else error
+        raise UsageError(f"the {kind} is wrong: {reason}") from None
     return source
 
 

@@ -28,7 +28,7 @@ _OWN_NAMES = (
 OWN_VARIABLES = frozenset(_OWN_NAMES.split())
 """Those that say the conversation, the model's file and the clock."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
-_NO_SENSE = "most answers make no sense"
+_NO_SENSE = "many answers make little sense"
 _SENSIBLE = {
     "temperature": (0, 2, f"{_NO_SENSE}; 0 to 1.5 is usual"),
     "repeat_penalty": (0.8, 2, f"{_NO_SENSE}; 1 to 1.3 is usual"),

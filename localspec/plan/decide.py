@@ -10,7 +10,7 @@ is loaded of those whose headers are known. Measured costs are asked of `Facts.c
 is decided, so that the program's own, `Measurements`, reads them from the disk at that moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -186,7 +186,7 @@ def _decided(facts: Facts, wish: Wish) -> LoadPlan:
         exact=launch.exact,
         fit=launch.fit,
         draft_options=None if small is None else draft_load(options),
-        notes=(*notes, *encoder.notes, *across),
+        notes=(*notes, *encoder.notes, *across, *_no_gpu(launch, options, facts.free)),
         draft_lora=None if small is None or facts.adapter is None else facts.adapter[0],
         heads=heads,
         corrections={each.path: each.corrections for each in files},
@@ -246,6 +246,16 @@ def for_many(options: LoadOptions, *, on_gpu: bool) -> LoadOptions:
     """
     undecided = options.flash_attention is None and options.attention(on_gpu=False) is False
     return options if on_gpu or not undecided else replace(options, flash_attention=True)
+
+
+def _no_gpu(launch: LaunchOptions, options: LoadOptions, free: FreeMemory) -> Iterator[str]:
+    """Yield which layers were to go to a GPU though there is none that takes any."""
+    wanted = {"--gpu-layers": options}
+    if launch.draft_gpu_layers is not None:
+        wanted["--draft-gpu-layers"] = launch.draft_load(options)
+    for flag, load in wanted.items():
+        if load.gpu_layers and not load.devices and not free.gpus(load):
+            yield f"{flag} {load.gpu_layers} puts none on a GPU, since none can be used here: `localspec doctor` says more"
 
 
 def _context(facts: Facts, wish: Wish, pair: PairLoad) -> int | None:

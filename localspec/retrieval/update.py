@@ -164,6 +164,8 @@ def _change(
         Unreadable: it has no text.
     """
     now, now_ns = path.stat(), time.time_ns()
+    if "/" in name and path.suffix.lower() == ".svg":  # one that was named is wanted as text
+        raise NotText("it is a picture")
     if before and (before.size, before.changed_ns) == (now.st_size, now.st_mtime_ns):
         changes.same += 1
         return None

@@ -191,7 +191,8 @@ def shift_line(shift: Shift) -> str:
 def _section(title: str, rows: Mapping[str, RoundSums], wide: bool) -> Iterator[RenderableType]:
     cells = []
     for name, its in rows.items():
-        saved = "" if its.gain is None else duration_text(its.saved_s or 0.0, 1)
+        # Rounds without a draft take their time, which saves none.
+        saved = duration_text(its.saved_s or 0.0, 1) if its.gain and its.drafted else ""
         figures = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up)
         interval = "" if its.interval is None else "{:.2f}-{:.2f}".format(*its.interval)
         rate, bar = _formed("{:.0%}", its.acceptance_rate), _bar(its.acceptance_rate or 0.0, wide)

@@ -14,6 +14,7 @@ from localspec.session.citing import citations
 from localspec.session.compaction import typed_of
 from localspec.session.conversation import Mark, StoredMessage, content_of
 from localspec.tui.front import Front
+from localspec.tui.settings import CONTEXT
 
 MODEL = "model"
 """What `/set` calls the model of every start."""
@@ -363,7 +364,11 @@ async def set_(front: Front, argument: str) -> None:
     elif argument:
         front.session.settings.set(name, value.strip())
         news = f"{name} is now {front.session.settings.text_of(name)}"
-        front.report("; ".join(filter(None, [news, front.session.settings.unusual(name)])))
+        unusual = front.session.settings.unusual(name)
+        used = front.session.context_tokens
+        if name == CONTEXT and value.strip().isdecimal() and 0 < int(value) <= used:
+            unusual = f"this conversation has {used} tokens already: /compact shortens it"
+        front.report("; ".join(filter(None, [news, unusual])))
     else:
         front.show_settings()
 
@@ -451,6 +456,8 @@ async def lens(front: Front, _: str) -> None:
     front.session.engine.can.require("draft", "/lens")
     exchange = front.session.exchange
     if exchange is None or not exchange.tokens:
+        if front.session.has_answers:
+            raise UsageError("of earlier answers no tokens are kept: /lens shows your next answer")
         raise UsageError("nothing to show yet: ask something first")
     front.show_lens()
 

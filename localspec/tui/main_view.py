@@ -122,7 +122,9 @@ class MainView:
             self._status.update(content)
         if self.stats.display:
             width = self.stats.scrollable_content_region.width
-            self._figures.update(content_of(stats(session.measured, width, session.gains)))
+            resumed = session.has_answers
+            lines = stats(session.measured, width, session.gains, resumed=resumed)
+            self._figures.update(content_of(lines))
         self._below.display = not self.transcript.follows
 
     def _state(self) -> str:

@@ -209,7 +209,12 @@ class Lines:
 
     def show_stats(self) -> None:
         """Write what drafting did."""
-        self._note("\n".join(stats_lines(self.session.measured, _WIDTH, self.session.gains)))
+        session = self.session
+        self._note(
+            "\n".join(
+                stats_lines(session.measured, _WIDTH, session.gains, resumed=session.has_answers)
+            )
+        )
 
     def show_text(self, title: str, text: str) -> None:
         """Write a text."""

@@ -165,6 +165,11 @@ class Session:
         return self.exchange or self._left
 
     @property
+    def has_answers(self) -> bool:
+        """Whether the branch that is shown has answers, be they of an earlier run."""
+        return any(each.message.role == "assistant" for each in self.talk.messages)
+
+    @property
     def farewell(self) -> str:
         """What is saved of the conversation and how to go on with it, on one line; empty if there is nothing."""
         talk = self.talk

@@ -73,19 +73,23 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
     return [" · ".join(form) for form in forms]
 
 
-def stats(exchange: Exchange | None, width: int, gains: Sequence[Gain] = ()) -> list[list[Span]]:
+def stats(
+    exchange: Exchange | None, width: int, gains: Sequence[Gain] = (), *, resumed: bool = False
+) -> list[list[Span]]:
     """Return the stats of an answer, streaming or done, in lines of a width with meanings.
 
     Args:
         exchange: None before the first.
         width: columns.
         gains: of drafting, in all answers so far, see `average_line`.
+        resumed: whether there are answers all the same, of an earlier run.
     """
     rounds = [] if exchange is None else exchange.rounds
     if exchange and exchange.finished and exchange.finished.reply.drafter == SERVER:
         return [[("A server answered, which sends no rounds: drafting is its own.", "dim")]]
     if exchange is None or not rounds:
-        return [[("Nothing measured yet: ask something first.", "dim")]]
+        earlier = "No rounds are kept of these answers: the line under each has its figures."
+        return [[(earlier if resumed else "Nothing measured yet: ask something first.", "dim")]]
     room = max(min(width, _MOST_BAR), 8)
     mean = statistics.fmean(len(each.confirmed) for each in rounds)
     many = f"the last {room} of {len(rounds)}" if len(rounds) > room else f"all {len(rounds)}"
@@ -119,9 +123,12 @@ def average_line(gains: Sequence[Gain]) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def stats_lines(exchange: Exchange | None, width: int, gains: Sequence[Gain] = ()) -> list[str]:
-    """Return the stats as plain lines."""
-    return ["".join(text for text, _ in line) for line in stats(exchange, width, gains)]
+def stats_lines(
+    exchange: Exchange | None, width: int, gains: Sequence[Gain] = (), *, resumed: bool = False
+) -> list[str]:
+    """Return what `stats` does, as plain lines."""
+    lines = stats(exchange, width, gains, resumed=resumed)
+    return ["".join(text for text, _ in line) for line in lines]
 
 
 def _line(label: str, parts: Sequence[Sequence[Span]]) -> list[list[Span]]:

@@ -53,6 +53,11 @@ def test_what_is_not_kept_is_refused() -> None:
             require_sound(ReplyOptions(json_schema={"type": "string", "pattern": pattern}))
 
 
+def test_a_wrong_regex_is_named_without_a_place_in_another_grammar() -> None:
+    with pytest.raises(UsageError, match=r"^the regex is wrong: unclosed group$"):
+        require_sound(ReplyOptions(regex="ab(c"))
+
+
 def test_lengths_hold_beside_patterns_and_formats() -> None:
     schema = {"type": "string", "pattern": "^a*b?$", "minLength": 2, "maxLength": 3}
     assert [takes_value(each, schema) for each in ("a", "aa", "aab", "aaab")] == [

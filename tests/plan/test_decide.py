@@ -90,6 +90,13 @@ def test_layers_that_the_user_sends_to_a_gpu_stay_as_many(layers: int) -> None:
     assert (pair.options.gpu_layers, pair.draft_options.gpu_layers) == (layers, layers)
 
 
+def test_layers_for_a_gpu_that_is_not_there_are_noted() -> None:
+    (note,) = plan(PLENTY, load=LoadOptions(gpu_layers=9)).notes
+    assert note.startswith("--gpu-layers 9 puts none on a GPU")
+    assert plan(PLENTY, load=ON_CPU).notes == ()
+    assert plan(PLENTY, [gpu(80 * GB)], load=LoadOptions(gpu_layers=9)).notes == ()
+
+
 @pytest.mark.parametrize(("parallel", "has_room"), [(1, True), (8, True), (16, False)])
 def test_sequences_that_fit_alone_have_room_beside_others_or_are_refused(
     parallel: int, has_room: bool

@@ -82,6 +82,16 @@ def test_passages_are_found_by_words_names_and_headings(index: Index, folder: Pa
     assert "tea.md" in names(index, "what is it?"), "where nothing else is there, such words count"
 
 
+def test_a_picture_of_a_folder_is_left_out_and_one_that_is_named_is_text(
+    index: Index, folder: Path
+) -> None:
+    write(folder / "plan.SVG", "<svg><path d='M0 0 kettle'/></svg>")
+    assert str(folder / "plan.SVG") in add(index, [folder]).not_text
+    assert names(index, "kettle") == []
+    add(index, [folder / "plan.SVG"])
+    assert names(index, "kettle") == ["plan.SVG"]
+
+
 def test_only_what_changed_is_read_again(index: Index, folder: Path) -> None:
     add(index, [folder])
     assert figures(update(index)) == (0, 0, 3, 0)

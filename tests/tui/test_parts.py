@@ -301,6 +301,7 @@ UNKNOWN = "Average gain not known yet: 0 of 5 drafted answers since this chat lo
 def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
     nothing = ["Nothing measured yet: ask something first."]
     assert stats_lines(None, 80) == stats_lines(exchange(), 80) == nothing
+    assert stats_lines(None, 80, resumed=True)[0].startswith("No rounds are kept of these answers")
     done = exchange(rounds=[plain(0.02), round_of(3, 2, 0.05)] * 8)
     assert stats_lines(done, 80)[0] == "rounds    all 16 · 2.00 tokens per round"
     note = "drafting is off: it would cost 8 % here"

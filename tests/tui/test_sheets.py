@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from localspec.messages import Message
 from localspec.session.model_list import ModelRow
 from localspec.tui.commands import COMMANDS
 from localspec.tui.history_sheet import HistorySheet
@@ -120,6 +121,9 @@ async def test_a_download_shows_its_progress_and_esc_stops_it(chat: Chat) -> Non
 @driven({"otherwise": ["some answer that is drafted"], "drafts": 2})
 async def test_the_lens_shows_where_each_token_comes_from(chat: Chat) -> None:
     await chat.run("/lens", shows="nothing to show yet")
+    chat.session.talk.say(Message.user("zero?"))
+    chat.session.talk.say(Message.assistant("none."))
+    await chat.run("/lens", shows="of earlier answers no tokens are kept")
     await chat.ask("one?")
     await chat.run("/lens", TextSheet, shows="looked up in the text so far")
     origins = {origin for each in chat.exchange.happened for origin in each.round.origins}

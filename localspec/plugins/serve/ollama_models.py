@@ -14,6 +14,7 @@ from localspec import __version__
 from localspec.api import UsageError, data_dir, load_registry, printable_line
 from localspec.chat.call_finder import offers_tools
 from localspec.chat.thinking import thinking_tags
+from localspec.errors import ModelFileError, ModelUnavailable
 from localspec.models.entries import ModelEntry
 from localspec.models.gguf import read_model
 from localspec.models.inventory import Fact, facts_of
@@ -132,7 +133,7 @@ def _listed(name: str, model: ServedModel, service: Service) -> dict[str, Any]:
         "size": size,
         "digest": digest,
         "details": _details(entry.params or "", entry.quant, ""),
-        "capabilities": service.capabilities(model),
+        "capabilities": _capabilities(service, model, path),
     }
 
 
@@ -164,9 +165,6 @@ def _described(service: Service, model: ServedModel) -> Body:
     family = str(facts.get("architecture") or "")
     ready = service.pool.ready(model)
     n_ctx = ready.n_ctx if ready else model.launch.load.n_ctx or (header and header.context_length)
-    for_tools = None if header is None else header.tool_template
-    able = {"tools": offers_tools(for_tools), "thinking": bool(thinking_tags(template))}
-    does = [name for name, each in able.items() if each and not model.embeds]
     sampling = () if model.embeds else _SAMPLING
     values = {name: getattr(model.options.sampling, name) for name in sampling}
     values |= {"num_ctx": n_ctx} if n_ctx else {}
@@ -188,5 +186,17 @@ def _described(service: Service, model: ServedModel) -> Body:
             **weights,
             **({f"{family}.context_length": n_ctx} if family else {}),
         },
-        "capabilities": [*service.capabilities(model), *does],
+        "capabilities": _capabilities(service, model, path),
     }
+
+
+def _capabilities(service: Service, model: ServedModel, path: Path | None) -> list[str]:
+    """Return what a model does, and by its template whether it calls tools and thinks."""
+    able = service.capabilities(model)
+    if path is None or model.embeds:
+        return able
+    with suppress(ModelFileError, ModelUnavailable):  # a list has sound models, too
+        header = read_model(path)
+        able += ["tools"] * offers_tools(header.tool_template)
+        able += ["thinking"] * bool(thinking_tags(header.chat_template or ""))
+    return able

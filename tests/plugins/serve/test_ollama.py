@@ -3,12 +3,14 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from localspec.calls.policy import CallPolicy
 from localspec.messages import ToolCall, ToolResult
+from localspec.plugins.serve import ollama_models
 from localspec.plugins.serve.http import Guard
 from tests.chat.toy_calls import hermes
 from tests.plugins.serve.clients import ollama
@@ -189,7 +191,9 @@ def test_a_conversation_is_shortened_where_that_is_wanted(server: Served) -> Non
     assert answer.json()["message"]["content"] == RHINE
 
 
-def test_models_are_listed_and_described(ask: Any, server: Served) -> None:
+def test_models_are_listed_and_described(
+    ask: Any, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (listed,), (running,) = ask.list().models, ask.ps().models
     assert listed.model == running.model == "a-pair:latest"
     assert running.context_length == 6000
@@ -197,6 +201,12 @@ def test_models_are_listed_and_described(ask: Any, server: Served) -> None:
     assert known.capabilities == ["completion"]
     assert "num_ctx                        6000" in known.parameters
     assert known.details.format == "gguf"
+    header = SimpleNamespace(tool_template="{{ tools }}", chat_template=None)
+    monkeypatch.setattr(ollama_models, "file_of", lambda _: Path(__file__))
+    monkeypatch.setattr(ollama_models, "read_model", lambda _: header)
+    monkeypatch.setattr(ollama_models, "offers_tools", bool)
+    (listed,) = server.client.get("/api/tags").json()["models"]
+    assert listed["capabilities"] == ["completion", "tools"], "as `show` has them"
     version = server.client.get("/api/version").json()["version"]
     assert tuple(map(int, version.split("."))) >= (0, 6, 4), "what editors ask for at least"
     for path in ("/", "/api/version", "/api/tags"):
