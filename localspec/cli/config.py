@@ -75,7 +75,7 @@ def show(name: str | None, json_: bool) -> None:
         return
     in_effect = _alone(_in_effect(), MODEL if name in _ONE else name)
     for key, (value, origin) in in_effect.items():
-        text = "-" if value is None else json.dumps(value, ensure_ascii=False)
+        text = "-" if value is None else _text(value)
         click.echo(f"{key:19} {text:24} {origin}")
 
 
@@ -97,8 +97,15 @@ def get(name: str) -> None:
     if name not in settings:
         raise unknown_key(name)
     value = settings[name][0]
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else _text(value)
     click.echo("" if value is None else text)
+
+
+def _text(value: object) -> str:
+    """Return a value as TOML, but for the words of a switch that people type."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _in_effect() -> dict[str, tuple[object, str]]:
@@ -133,8 +140,7 @@ def set_(name: str, value: str) -> None:
             value = str(Path(value).absolute())
         notes = _checked(name, value)
         given = set_own(name, value)
-        written = json.dumps(as_written(KEYS[name], given), ensure_ascii=False)
-        say(f"{name} is {written} in {shown(user_file())}")
+        say(f"{name} is {_text(as_written(KEYS[name], given))} in {shown(user_file())}")
         overruled_by = overruled(name)
         notice(*notes)
     if overruled_by:

@@ -169,10 +169,6 @@ class SavedConversation:
         self.show_branch(added)
         return added
 
-    def add_reply(self, reply: Reply, model: str) -> None:
-        """Add a whole reply of a model to the last message."""
-        self.finish_reply(self.begin_reply(model), reply, reply.message)
-
     def begin_reply(self, model: str) -> ReplyRecorder:
         """Begin a reply of a model to the last message; it is saved as it comes."""
         return self.history.begin_reply(self._id, self.messages[-1].id, model)

@@ -75,6 +75,16 @@ def test_every_setting_has_value_and_origin(tmp_path: Path, elsewhere: dict[str,
         assert show(elsewhere, tmp_path, **{name: "qwen3-4b"})["model"] == ['"qwen3-4b"', name]
 
 
+def test_a_switch_reads_as_it_is_typed(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    for typed, text, value in (("on", "on", True), ("false", "off", False), ("true", "on", True)):
+        done = succeed("config", "set", "store", typed, env=elsewhere, cwd=tmp_path)
+        assert f"store is {text} in " in done.err
+        assert succeed("config", "get", "store", env=elsewhere, cwd=tmp_path).out == f"{text}\n"
+        assert show(elsewhere, tmp_path)["store"][0] == text
+        written = tomllib.loads((tmp_path / "settings/config.toml").read_text())
+        assert written["store"] is value
+
+
 def test_only_the_users_own_file_is_read(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     (tmp_path / "localspec.toml").write_text("temperature = 0.9\nno such = TOML\n")
     file = tmp_path / "settings/config.toml"

@@ -23,7 +23,7 @@ from localspec.session.export import FileTaken, exported, write_export
 from tests.history.test_archive import talk
 from tests.history.test_trouble import check_one_line, run
 from tests.test_media import png
-from tests.tui.answers import finished
+from tests.tui.answers import finished, save_reply
 
 PHOTO, OTHER = png(), png(5, 5)
 SOUND = b"RIFF\x24\0\0\0WAVEfmt " + bytes(24)
@@ -126,7 +126,7 @@ def test_another_window_s_picture_is_not_taken_for_one_without_a_message(tmp_pat
 def test_a_damaged_file_costs_no_text(tmp_path: Path, damage: bytes | None) -> None:
     saved = SavedConversation(History(tmp_path))
     saved.say(LOOK)
-    saved.add_reply(finished(text="A cat.").reply, "toy")
+    save_reply(saved, finished(text="A cat.").reply, "toy")
     saved.history.close()
     file = tmp_path / "media" / hashes(PHOTO)[0]
     file.unlink() if damage is None else file.write_bytes(damage)

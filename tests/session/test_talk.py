@@ -13,7 +13,7 @@ from localspec.session.approval import typed_decision
 from localspec.session.conversation import SavedConversation, StoredMessage
 from localspec.toolbox.permissions import Decision
 from tests.support.checks import refuses
-from tests.tui.answers import finished
+from tests.tui.answers import finished, save_reply
 
 
 def test_a_question_and_its_answer_go_on_in_the_next(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_question_and_its_answer_go_on_in_the_next(tmp_path: Path) -> None:
     assert first.number is None, "nothing is saved yet"
     assert first.turns(first.say(Message.user("Name a river."))) == turns
     first.set_pair("smollm2-135m")
-    first.add_reply(finished(text="The Douro.").reply, "toy-1b")
+    save_reply(first, finished(text="The Douro.").reply, "toy-1b")
     first.history.close()
     second = SavedConversation(History(tmp_path))
     second.open(1)
@@ -50,7 +50,7 @@ def test_the_last_reply_or_another_is_marked_and_a_branch_keeps_the_marks(tmp_pa
     refuses("no answer yet", talk.mark, "good")
     for text in ("One.", "Two."):
         talk.say(Message.user(text))
-        talk.add_reply(finished(text=text).reply, "toy-1b")
+        save_reply(talk, finished(text=text).reply, "toy-1b")
     first = talk.messages[1]
     talk.say(Message.user("Left alone."))
     assert [talk.mark("good"), talk.mark("bad"), talk.mark("bad", first)] == ["good", "bad", "bad"]
@@ -114,12 +114,12 @@ def test_what_a_screen_asks_for_all_the_time_looks_at_the_last_messages(tmp_path
         talk = SavedConversation(history)
         for number in range(5):
             talk.say(Message.user(f"question {number}"))
-            talk.add_reply(finished(text="An answer.").reply, "toy-1b")
+            save_reply(talk, finished(text="An answer.").reply, "toy-1b")
         messages = talk.messages
         talk.messages = Watched(messages)
         assert not talk.ends_with_summary
         talk.messages = messages
         talk.say_compaction()
-        talk.add_reply(finished(text="The summary.").reply, "toy-1b")
+        save_reply(talk, finished(text="The summary.").reply, "toy-1b")
         talk.messages = Watched(talk.messages)
         assert talk.ends_with_summary

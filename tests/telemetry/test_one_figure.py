@@ -27,6 +27,7 @@ from localspec.tui.message_text import message_text
 from localspec.tui.stats import stats_lines, status
 from tests.llama import tiny_models
 from tests.support.machines import with_what_is_known
+from tests.tui.answers import save_reply
 from tests.waiting import until
 
 pytestmark = pytest.mark.weights
@@ -63,7 +64,7 @@ def test_every_place_has_the_same_figure(
         assert gain_text(answered["gain"]["ratio"]) == figure
         assert answered["line"].startswith(f"{figure} · "), "the page shows it"
         saved.say(Message.user("Colours"))
-        saved.add_reply(reply, "toy")
+        save_reply(saved, reply, "toy")
         assert f" · {answered['line']}" in message_text(saved.messages[-1]).note
         shown = Exchange(Request(number), happened=rounds, finished=done)
         assert status(shown, None, 0)[0].endswith(figure)
@@ -114,7 +115,7 @@ def test_every_place_says_why_there_is_no_figure(
     assert status(shown, None, 0)[0].endswith(words)
     saved = SavedConversation(History(tmp_path / "history"))
     saved.say(Message.user("Colours"))
-    saved.add_reply(reply, "toy")
+    save_reply(saved, reply, "toy")
     assert words in message_text(saved.messages[-1]).note
 
 

@@ -7,7 +7,8 @@ from localspec.chat.request import Request
 from localspec.decoding.round import OFF, Draft, Round, Spent, StopReason, Verdict
 from localspec.engine.protocol import ReplyEvents
 from localspec.messages import Message
-from localspec.tui.exchange import Exchange
+from localspec.session.conversation import SavedConversation
+from localspec.tui.exchange import Exchange, ReplySaver
 
 
 def round_of(drafted: int, accepted: int, seconds: float = 0.04) -> Round:
@@ -67,6 +68,12 @@ def finished(
     reply = Reply(**{**values, **changes})
     turn = message or Message.assistant(text)
     return Finished(reply, turn, id=id, draft_note=draft_note, no_drafting=no_drafting)
+
+
+def save_reply(talk: SavedConversation, reply: Reply, model: str) -> None:
+    """Save a whole reply of a model behind the last message, as the chat does."""
+    asked = Exchange(Request(1), parent=talk.messages[-1].id)
+    ReplySaver(talk).finish(Finished(reply, reply.message), asked, model)
 
 
 def exchange(

@@ -22,7 +22,7 @@ from localspec.tui.typeset import Typesetter
 from tests.support.checks import refuses
 from tests.support.media import picture_file, sound_file
 from tests.support.microphone import QUIET, microphone_double
-from tests.tui.answers import finished
+from tests.tui.answers import finished, save_reply
 from tests.tui.driving import PATIENCE_S, Chat, drive, driven
 from tests.tui.lines import said
 from tests.tui.scripted import READY, Window, window
@@ -188,7 +188,7 @@ def test_a_question_that_is_taken_back_keeps_its_picture(tmp_path: Path) -> None
     spaced = MediaPart.of(picture_file(7), 'a "b".png')
     with seeing(tmp_path) as first:
         first.session.talk.say(question_with("What is @clipboard-1.png?", [picture]))
-        first.session.talk.add_reply(finished(text="A picture.").reply, "toy")
+        save_reply(first.session.talk, finished(text="A picture.").reply, "toy")
         first.session.talk.say(question_with("And these?", [other, spaced]))
         number = first.conversation
     with seeing(tmp_path, number) as second:

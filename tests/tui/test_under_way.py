@@ -238,6 +238,15 @@ async def test_a_full_context_offers_a_larger(chat: Chat, monkeypatch: pytest.Mo
     assert chat.session.settings.text_of("ctx") == "2000"
 
 
+@driven({"n_ctx": 100})
+async def test_a_context_below_what_is_used_is_told(chat: Chat) -> None:
+    await chat.ask("one two three")
+    used = chat.session.context_tokens
+    assert used > 1
+    await chat.run(f"/set ctx {used - 1}", shows=f"this conversation has {used} tokens already")
+    await chat.run("/set ctx 99", shows="ctx is now 99", lacks="tokens already")
+
+
 def test_a_context_grows_as_far_as_training_and_memory_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,7 +161,8 @@ def serve(name: str | None, settings: api.Settings, serving: ServeFlags) -> int:
             raise api.UsageError(
                 "--until-stdin-ends and --background are given, and in the background there is no stdin: leave one out"
             )
-        return start_in_background([each for each in sys.argv[1:] if each != "--background"])
+        arguments = [each for each in sys.argv[1:] if each != "--background"]
+        return start_in_background(arguments, quiet=serving.quiet)
     settings = settings.with_model(name and api.require_model(name))
     if serving.forget:
         settings = settings_of({**settings.given, "prompt_cache": False})

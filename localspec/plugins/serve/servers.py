@@ -91,8 +91,11 @@ def _stop(running: Running) -> None:
 _TAIL_BYTES = 4000
 
 
-def start_in_background(arguments: Sequence[str]) -> int:
-    """Start `localspec` with these arguments; return 0 once it serves, or its exit code if it ends before."""
+def start_in_background(arguments: Sequence[str], *, quiet: bool = False) -> int:
+    """Start `localspec` with these arguments; return 0 once it serves, or its exit code if it ends before.
+
+    Unless `quiet`, print where it serves and how to end it.
+    """
     process, path = start_server(arguments, subprocess.DEVNULL)
     try:
         running = await_server(process, path)
@@ -101,10 +104,10 @@ def start_in_background(arguments: Sequence[str]) -> int:
         raise
     if running is None:
         return process.returncode
-    where = " and ".join(running.addresses)
-    notice(
-        f"serving {running.model} at {where}; `localspec stop {process.pid}` ends it; log: {path}"
-    )
+    if not quiet:
+        where = " and ".join(running.addresses)
+        ends = f"`localspec stop {process.pid}` ends it"
+        notice(f"serving {running.model} at {where}; {ends}; log: {path}")
     return 0
 
 

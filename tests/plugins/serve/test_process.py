@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -328,6 +329,19 @@ def test_a_server_in_the_background_is_listed_asked_and_stopped(
     assert stopped.code == 0, stopped.err
     assert not path.exists()
     assert runs(int(found[1])) is None
+
+
+def test_a_quiet_start_in_the_background_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    there = SimpleNamespace(addresses=("here",), model="toy")
+    process = SimpleNamespace(pid=7)
+    monkeypatch.setattr(commands, "start_server", lambda *_: (process, Path("log")))
+    monkeypatch.setattr(commands, "await_server", lambda *_: there)
+    commands.start_in_background([])
+    assert capfd.readouterr().err.startswith("localspec: serving toy at here; ")
+    commands.start_in_background([], quiet=True)
+    assert capfd.readouterr().err == ""
 
 
 def server_of(process: Started) -> Running:
