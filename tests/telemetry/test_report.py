@@ -84,6 +84,9 @@ def test_the_gain_is_that_of_the_answers_and_of_their_parts(tmp_path: Path) -> N
     assert first.gain is not None
     assert first.gain.ratio == pytest.approx(true[0][0] / true[0][1], rel=1e-4)
     assert f"{total.speed_up:.2f}" in terminal_view(report)
+    rows = terminal_view(report, every=True).splitlines()
+    (plain,) = (each for each in rows if each.split()[:1] == ["off"])
+    assert " s" not in plain, "rounds without a draft save nothing"
     document = json.loads(as_json(report))["total"]
     assert document["speed_up_low"] < document["speed_up"] < document["speed_up_high"]
 

@@ -15,7 +15,7 @@ from localspec.decoding.gain import Gain
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.history.records import StoredMessage
-from localspec.messages import Message, Role
+from localspec.messages import Message, Role, ToolCall
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.session.preferences import Preferences, keep_theme, read_preferences
 from localspec.tui import lens
@@ -26,7 +26,7 @@ from localspec.tui.history_sheet import age
 from localspec.tui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list, read_keys
 from localspec.tui.lens import MARKS, counts, legend, marked, pieces
 from localspec.tui.main_view import fitted
-from localspec.tui.message_text import growing_text, message_text
+from localspec.tui.message_text import call_line, growing_text, message_text
 from localspec.tui.screens import Pace
 from localspec.tui.settings import ChatSettings
 from localspec.tui.stats import average_line, ribbon, split, split_bar, stats, stats_lines, status
@@ -296,6 +296,11 @@ def test_the_ribbon_shows_the_last_rounds_by_drafter_and_time_is_split_in_three(
 
 
 UNKNOWN = "Average gain not known yet: 0 of 5 drafted answers since this chat loaded the model."
+
+
+def test_a_call_keeps_the_blanks_in_its_texts() -> None:
+    call = ToolCall("1", "write", '{\n  "text": "a   b"\n}')
+    assert call_line(call) == '→ write { "text": "a   b" }'
 
 
 def test_stats_show_speed_ups_drafts_and_what_the_policy_notes() -> None:
