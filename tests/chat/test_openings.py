@@ -349,7 +349,7 @@ def test_a_name_may_begin_in_the_token_that_ends_its_opening() -> None:
     ],
 )
 def test_a_reply_of_thoughts_alone_says_so(script: str, most: int | None, words: str) -> None:
-    speaker = assistant(script, template=HERMES + THINKS)
+    speaker = assistant(script, template=HERMES + THINKS, n_ctx=700)  # which the first one fills
     reply, _ = answered(speaker, tool_question(), limited(most))
     assert bool(reply.note) == bool(words)
     assert words in reply.note

@@ -153,11 +153,19 @@ BUGS = table(
 )  # fmt: skip
 
 
+# Bugs that few worlds show, and the first one that does: it is tried before the others.
+SHOWN_BY = {
+    "what a neighbour has counts as cached here": 987,
+    "an idle sequence keeps what it held when its cells are given away": 90,
+    "the whole prompt counts as copied": 214,
+}
+
+
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, bug)
     with pytest.raises((AssertionError, ValueError, IndexError, KeyError)):  # noqa: PT012
-        for seed in range(N_WORLDS):
+        for seed in (SHOWN_BY.get(bug.name, 0), *range(N_WORLDS)):
             check_together(Random(seed), monkeypatch)
 
 
