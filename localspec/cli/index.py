@@ -82,7 +82,9 @@ def add(paths: tuple[Path, ...], name: str | None, settings: cli.Settings) -> No
     if absent := next((path for path in paths if not path.exists()), None):
         raise UsageError(f"{str(absent)[:200]!r} is no file or folder: give what is to be indexed")
     first = paths[0].resolve()
-    name = name or name_for(first if first.is_dir() else first.parent)
+    if name is None:
+        name = name_for(first if first.is_dir() else first.parent)
+        _refuse_other(name, first)
     chooses, model = "vectors" in settings.given or name not in index_names(), None
     if chooses and settings.values["vectors"] != _OFF:
         name_of_model, offline = settings.values["vectors"], settings.launch.offline
@@ -224,6 +226,18 @@ def rm(name: str, yes: bool) -> None:
         click.confirm(question, abort=True, err=True)
     remove_index(name)
     notice(f"removed {name}")
+
+
+def _refuse_other(name: str, path: Path) -> None:
+    """Raise UsageError where the index of a name that nobody gave is one of other folders."""
+    if name not in index_names():
+        return
+    with closing(open_index(name)) as opened:
+        roots = opened.roots()
+    if roots and not any(each in {path, *path.parents} or path in each.parents for each in roots):
+        raise UsageError(
+            f"the index {name} is of {brief(roots[0])}: name another with -n NAME, or this one, to add to it"
+        )
 
 
 @contextmanager

@@ -6,6 +6,7 @@ The text is kept, so that what is cited is what was found; vectors of passages s
 import re
 import shutil
 import sqlite3
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
@@ -100,7 +101,8 @@ _PUT_VECTOR = (
 )
 PassageRow = tuple[int, str, str, str]
 """The number of a passage, the name of its file, its heading and its text."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+_NAME = re.compile(r"[^\W_][\w.-]{0,39}")
+"""Of an index, in any script, as `str.casefold` writes it."""
 _MOST_WORDS, _MOST_HITS = 32, 8_000
 """Of a question; passages that are scored, about a microsecond each."""
 # They are in most passages, and say nothing of what a question is about.
@@ -419,15 +421,22 @@ def remove_index(name: str) -> None:
 
 
 def name_for(path: Path) -> str:
-    """Return the name that an index of a folder gets where the user gives none."""
-    words = re.sub(r"[^a-z0-9._-]+", "-", path.name.casefold()).strip(".-_")
-    return words[:40] or "docs"
+    """Return the name that an index of a folder gets where the user gives none.
+
+    Raises:
+        UsageError: its name has no letter or digit.
+    """
+    words = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFKC", path.name).casefold())
+    if not (name := words.strip(".-_")[:40]):
+        raise UsageError(f"no index can be named after {shown(path)}: name one with -n NAME")
+    return name
 
 
 def _path_of(name: str, *, must_exist: bool) -> Path:
-    if not _NAME.fullmatch(name):
+    name = unicodedata.normalize("NFKC", name)
+    if not _NAME.fullmatch(name) or name != name.casefold():
         raise UsageError(
-            f"{name[:40]!r} is not an index name: use lower-case letters, digits, dots and hyphens"
+            f"{name[:40]!r} is not an index name: use small letters, digits, dots and hyphens"
         )
     path = data_dir() / "index" / f"{name}.db"
     if must_exist and not path.exists():

@@ -1,6 +1,7 @@
 """`history`, `index` and `stats`: what is kept is listed, searched, masked, exported and wiped."""
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -146,6 +147,24 @@ def notes(tmp_path: Path) -> Path:
     (tmp_path / "My Notes" / "tea.md").write_text("# Tea\n\nGreen tea needs eighty degrees.\x1b[2J")
     (tmp_path / "My Notes" / "picture.png").write_bytes(b"\0")
     return tmp_path / "My Notes"
+
+
+def test_an_index_without_a_name_is_named_after_its_folder_alone(
+    place: dict[str, str], notes: Path, tmp_path: Path
+) -> None:
+    def add(*words: str) -> Done:
+        return localspec("index", "add", *words, env=place, cwd=tmp_path)
+
+    for folder in ("日本語", "Übung", "other/My Notes"):
+        shutil.copytree(notes, tmp_path / folder)
+        name = Path(folder).name.casefold()
+        if folder != "other/My Notes":
+            assert add(folder).err.startswith(f"localspec: {name}: 1 file")
+    assert add("My Notes").code == 0
+    assert_one_complaint(add("other/My Notes"), 2, "the index my-notes is of ", "name another")
+    assert add("other/My Notes", "-n", "my-notes").code == 0
+    assert add("other/My Notes").code == 0, "it is of both now"
+    assert_one_complaint(add("/"), 2, "no index can be named after /: name one with -n NAME")
 
 
 def test_a_folder_is_indexed(place: dict[str, str], notes: Path, tmp_path: Path) -> None:
