@@ -178,9 +178,9 @@ def test_a_folder_is_indexed(place: dict[str, str], notes: Path, tmp_path: Path)
     assert found.out == "tea.md:1-3  Tea\n    # Tea Green tea needs eighty degrees.?[2J\n"
     (notes / "tea.md").write_text("Tea or coffee? " * 60 + "The Samowar brews both.")
     localspec("index", "update", env=place)
-    found = localspec("index", "search", "samowars", "tea", env=place).out
-    assert "    … " in found
-    assert "The Samowar brews both." in found, "where most words are"
+    shown = localspec("index", "search", "samowars", "tea", env=place).out
+    assert "    … " in shown
+    assert "The Samowar brews both." in shown, "where most words are"
     (notes / "tea.md").write_text("Black tea needs ninety degrees.")
     assert "(1 changed, 1 not text)" in localspec("index", "update", env=place).err
     (document,) = json.loads(localspec("index", "search", "tea", "--json", env=place).out)
