@@ -163,7 +163,7 @@ def test_a_copy_that_is_under_way_is_waited_for(
 
 @pytest.mark.weights
 def test_answers_of_both_are_none(client: Talker, copied: Path, smollm2_path: Path) -> None:
-    long = ReplyOptions(SamplingParams(temperature=0), max_tokens=900)
+    long = ReplyOptions(SamplingParams(temperature=0), max_tokens=300)
     number = client.ask(QUESTION, long)
     write_over(copied, smollm2_path)
     assert told(hear_all(client, number), copied)
