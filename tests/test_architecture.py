@@ -66,9 +66,14 @@ def modules() -> tuple[tuple[str, ast.Module], ...]:
 
 
 @cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
+
+@cache
 def imports(tree: ast.Module) -> tuple[str, ...]:
     found: list[str] = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -101,7 +106,7 @@ def neighbours() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, tree in trees.items():
         found = set(imports(tree))
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.ImportFrom):
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
         graph[name] = {
@@ -148,7 +153,7 @@ def test_the_core_imports_no_plug_in_and_each_says_which_other_it_imports() -> N
     named = {
         (room(name), f"plugins.{node.value.split('.')[2]}")
         for name, tree in modules()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if node.value.startswith("localspec.plugins.")
     }
@@ -204,7 +209,7 @@ def test_a_class_name_stands_once() -> None:
     names = [
         node.name
         for _, tree in modules()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     assert {name for name in names if names.count(name) > 1} == set()
