@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import httpx2
 import msgspec
@@ -362,6 +362,12 @@ class Client:
     async def _drafting(self, progress: Callable[[Loading | Measuring], None]) -> str:
         """Load what drafts here, where a localspec answers and drafts are wanted; return a line about that."""
         options, wanted = self._options, self._options.draft != OFF
+        if self._kind == LOCALSPEC and wanted and not self._vocabulary:
+            # A list says it of what is loaded alone.
+            _, raw = await self._short("GET", f"{self._base}/models/{quote(self.model)}")
+            with suppress(LocalspecError):
+                meta = self._decoded(raw, _Model, "model").meta
+                self._vocabulary = meta.vocabulary if meta else ""
         if self._kind != LOCALSPEC or not wanted or not self._vocabulary:
             if wanted and (options.draft != "auto" or options.draft_model):
                 raise UsageError(

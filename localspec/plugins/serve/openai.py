@@ -129,11 +129,21 @@ async def model(request: HttpRequest, service: Service) -> Response:
             raise
         known = name
     state = service.states.get(known)
-    return JSONResponse(await asyncio.to_thread(_model, name, service, state))
+    described = await asyncio.to_thread(_model, name, service, state, unread=False)
+    return JSONResponse(described)
 
 
-def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
-    """Return a model as OpenAI's clients and Anthropic's read it; its state and its context as llama-server has them."""
+def _model(
+    name: str, service: Service, state: str | None, *, unread: bool = True
+) -> dict[str, Any]:
+    """Return a model as OpenAI's clients and Anthropic's read it; its state and its context as llama-server has them.
+
+    Args:
+        name: of it.
+        service: which has it.
+        state: see `Service.states`.
+        unread: whether the file of a model that is not loaded is left so, as in a list of many.
+    """
     since = service.since
     openai = {"id": name, "object": "model", "created": since, "owned_by": "localspec"}
     when = datetime.fromtimestamp(since, UTC).isoformat()
@@ -143,17 +153,17 @@ def _model(name: str, service: Service, state: str | None) -> dict[str, Any]:
     anthropic = {"type": "model", "display_name": name, "created_at": when}
     named = (each for each in service.catalogue.models if name in (each.name, *each.names))
     ready = next(filter(None, map(service.pool.ready, named)), None)
-    context: dict[str, Any] = {}
-    if ready is not None:
-        file = file_of(target_of(known_model(service, name)))
-        mark = {} if file is None else {"vocabulary": _vocabulary(file, file.stat().st_mtime_ns)}
-        context = {"meta": {"n_ctx": ready.n_ctx, **mark}}
+    meta: dict[str, Any] = {} if ready is None else {"n_ctx": ready.n_ctx}
     does: dict[str, Any] = {}
     with suppress(NotFound):  # it was removed just now
-        able = service.capabilities(known_model(service, name))
+        known = known_model(service, name)
+        file = file_of(target_of(known)) if ready or not unread else None
+        if file is not None and not known.embeds:
+            meta["vocabulary"] = _vocabulary(file, file.stat().st_mtime_ns)
+        able = service.capabilities(known)
         takes = ["text", *(kind for word, kind in _MEDIA.items() if word in able)]
         does = {"capabilities": able, "architecture": {"input_modalities": takes}}
-    return {**openai, **anthropic, "status": status, **context, **does}
+    return {**openai, **anthropic, "status": status, **({"meta": meta} if meta else {}), **does}
 
 
 @lru_cache(32)

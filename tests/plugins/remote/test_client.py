@@ -664,6 +664,15 @@ def test_the_model_is_the_one_that_is_named_or_the_only_one(
                 talk(server, target=model)
 
 
+def test_a_localspec_says_of_each_model_which_vocabulary_it_has() -> None:
+    """Its list says it of what is loaded there."""
+    of_b = said({"id": "b", "meta": {"vocabulary": "0123-300"}})
+    with double(FINE, v1_models=said(OWN), v1_models_b=of_b) as server:
+        talk(server, target="b", draft="lookup")
+        with pytest.raises(UsageError, match="takes no drafts of this machine"):
+            talk(server, target="a", draft="lookup")
+
+
 def test_a_server_that_loads_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_AGAIN_S", 0.01)
     loads, seen = said({"error": {"message": "Loading model"}}, 503), list[Loading | Measuring]()

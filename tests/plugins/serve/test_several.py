@@ -21,6 +21,7 @@ from localspec.engine.remote_engine import RemoteEngine
 from localspec.errors import ModelLoadError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.plugins.serve import openai
 from localspec.plugins.serve.backend import Backend
 from localspec.plugins.serve.http import Guard
 from localspec.plugins.serve.model_pool import ModelPool, ServedModel
@@ -43,7 +44,9 @@ def content(server: Served, model: str) -> str:
     return text
 
 
-def test_each_answers_by_itself_and_its_state_and_figures_are_told() -> None:
+def test_each_answers_by_itself_and_its_state_and_figures_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scripts = {"a-pair": HELLO, "second": {"otherwise": ["Good day."]}}
     with served({}, scripts=scripts, started=("second",), others=("third",)) as server:
         assert server.states() == {"a-pair": "loaded", "second": "loaded", "third": "unloaded"}
@@ -52,6 +55,12 @@ def test_each_answers_by_itself_and_its_state_and_figures_are_told() -> None:
             assert [*texts] == ["Hello.", "Hello.", "Good day.", "Good day."] * 2
         second = server.client.get("/v1/models/second").json()
         assert (second["status"], second["meta"]) == ({"value": "loaded"}, {"n_ctx": 4000})
+        # The file of one that is not loaded is read where it alone is asked for.
+        monkeypatch.setattr(openai, "file_of", lambda _: write_llama(tmp_path / "third.gguf"))
+        *_, third = server.client.get("/v1/models").json()["data"]
+        assert "meta" not in third
+        third = server.client.get("/v1/models/third").json()
+        assert [*third["meta"]] == ["vocabulary"]
         health = server.client.get("/health").json()
         assert (health["status"], health["model"]) == ("ok", "a-pair")
         figures = {"status": "loaded", "running": 0, "waiting": 0}
