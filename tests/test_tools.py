@@ -38,8 +38,18 @@ BY_NAME = {each.name: each for each in TOOLS}
 @pytest.fixture(scope="module")
 def speaker(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 at widths that are safe to the bit, with a template that has calls: its own has none."""
+    yield from speaking(smollm2_path)
+
+
+@pytest.fixture(scope="module")
+def small(six_layers_path: Path) -> Iterator[Assistant]:
+    """The same of six layers, whose safe widths are found sooner."""
+    yield from speaking(six_layers_path)
+
+
+def speaking(path: Path) -> Iterator[Assistant]:
     options = LoadOptions(n_ctx=1024, threads=1, threads_batch=1)
-    with closing(opened(smollm2_path, "lookup", exact=True, options=options)) as own:
+    with closing(opened(path, "lookup", exact=True, options=options)) as own:
         yield Assistant(replace(own.models, template_source=HERMES), own.policies)
 
 
@@ -83,13 +93,13 @@ def test_what_is_denied_is_never_called_however_often_it_is_tried(speaker: Assis
     assert called == usual
 
 
-def test_a_template_without_tools_cannot_call(speaker: Assistant) -> None:
+def test_a_template_without_tools_cannot_call(small: Assistant) -> None:
     source = (
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     )
-    plain = replace(speaker.models, template_source=source)
+    plain = replace(small.models, template_source=source)
     with pytest.raises(UsageError, match="cannot call tools"):
-        answered(Assistant(plain, speaker.policies), CallPolicy(), 1)
+        answered(Assistant(plain, small.policies), CallPolicy(), 1)
 
 
 @pytest.mark.first(2)
@@ -98,10 +108,10 @@ def test_a_template_without_tools_cannot_call(speaker: Assistant) -> None:
     ["Qwen-Qwen2.5-7B-Instruct", "Mistral-Small-3.2-24B-Instruct-2506", "Qwen3.5-4B"],
 )
 def test_swapped_results_give_the_answer_that_ordered_ones_give(
-    speaker: Assistant, name: str
+    small: Assistant, name: str
 ) -> None:
     source = real_templates()[name].read_text()
-    other = Assistant(replace(speaker.models, template_source=source), speaker.policies)
+    other = Assistant(replace(small.models, template_source=source), small.policies)
     calls = tuple(ToolCall(f"call_{at}", "flight", f'{{"to": "{at}"}}') for at in ("Rome", "Oslo"))
     results = [Message("tool", (ToolResult(f"call_{at}", f"to {at}"),)) for at in ("Rome", "Oslo")]
     replies = []
