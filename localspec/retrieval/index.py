@@ -85,6 +85,13 @@ CREATE TRIGGER passage_deleted AFTER DELETE ON passage BEGIN
     VALUES ('delete', old.id, searchable(old.name), searchable(old.heading), searchable(old.text));
 END;
 """,
+    # What is searchable is folded as questions are: SQLite leaves the sharp s, ligatures and others as they are.
+    """
+INSERT INTO word(word) VALUES ('delete-all');
+
+INSERT INTO word(rowid, name, heading, text)
+    SELECT id, searchable(name), searchable(heading), searchable(text) FROM passage;
+""",
 )
 _FUNCTIONS = {"searchable": searchable}
 # The weights are those of a word in the file's name, in the heading, in the text.

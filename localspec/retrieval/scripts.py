@@ -13,7 +13,7 @@ _KANA = r"\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
 _OTHERS = r"\u1100-\u11ff\u3105-\u312f\u31a0-\u31bf\uac00-\ud7a3"
 _WITH_MARKS = r"\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
 _RUN = re.compile(f"[{_HAN}{_KANA}{_OTHERS}]+|[{_WITH_MARKS}]+")
-_WIDE = re.compile(r"[\uff01-\uff9f]+")
+_MARKS = re.compile(r"[\u0300-\u036f]+")
 _WORD = re.compile(r"\w+")
 _HIRAGANA = re.compile(r"[\u3041-\u3096\u309d-\u309f]+")
 _ASKING_PAIRS = "什么 怎么 么样 如何 哪里 哪个 哪些 多少 为什 是否 请问 可以 是什 的是 有什"
@@ -21,7 +21,7 @@ _ASKING = frozenset(_ASKING_PAIRS.split())
 
 
 def searchable(text: str) -> str:
-    """Return a text as it is indexed: runs as pairs of letters, and the last letter, which begins no pair."""
+    """Return a text as it is indexed: folded, and runs as pairs of letters, and the last letter, which begins no pair."""
     if text.isascii():
         return text
 
@@ -29,7 +29,7 @@ def searchable(text: str) -> str:
         run = _letters(match[0])
         return f" {' '.join([*_pairs(run), run[-1:]])} "
 
-    return _RUN.sub(cut, _narrow(text))
+    return _RUN.sub(cut, _folded(text))
 
 
 def asked_words(question: str) -> tuple[list[str], list[str]]:
@@ -38,12 +38,12 @@ def asked_words(question: str) -> tuple[list[str], list[str]]:
     A single letter is looked for as a beginning. Pairs of hiragana are grammar for the most part, and some pairs only ask:
     they count where there is nothing else.
     """
-    narrow = _narrow(question)
-    runs = [_letters(run) for run in _RUN.findall(narrow)]
+    folded = _folded(question)
+    runs = [_letters(run) for run in _RUN.findall(folded)]
     pairs = [pair for run in runs for pair in _pairs(run)]
     telling = [each for each in pairs if each not in _ASKING and not _HIRAGANA.fullmatch(each)]
     single = [f'"{run}"*' for run in runs if len(run) == 1 and not _HIRAGANA.fullmatch(run)]
-    apart = _WORD.findall(_RUN.sub(" ", narrow).casefold())
+    apart = _WORD.findall(_RUN.sub(" ", folded))
     cut = [f'"{each}"' for each in telling] + single
     if not apart and not cut:
         cut = [f'"{each}"' for each in pairs]
@@ -59,6 +59,8 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
 
 
-def _narrow(text: str) -> str:
-    """Return a text with letters and digits of full width, and kana of half width, as usual ones."""
-    return _WIDE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
+def _folded(text: str) -> str:
+    """Return a text without what words are found in spite of: capitals, accents, ligatures, full and half width."""
+    return _MARKS.sub(
+        "", unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    )

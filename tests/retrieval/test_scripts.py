@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 - punctuation of these scripts
 
 import sqlite3
+import unicodedata
 from contextlib import closing
 from pathlib import Path
 
@@ -54,6 +55,15 @@ def test_numbers_that_touch_such_letters_are_words(tmp_path: Path) -> None:
     with closing(of_texts(tmp_path / "i.db", GLUED)) as index:
         names = {each.name for each in index.search("E1234", 9)}
     assert names == {"zh", "ja", "ko", "th"}
+
+
+@pytest.mark.parametrize("text", ["Bahnhofstraße", "İstanbul", "oﬃcial ﬁre", "λόγος", "Mu\u0308nchen", "Ｗｉｄｅ", "Straße", "ŉ ǰ և", "ﷺ", "Ελλάδας", "Ärger", "naïve", "việt"])  # fmt: skip
+def test_a_word_is_found_however_it_is_typed(tmp_path: Path, text: str) -> None:
+    with closing(
+        of_texts(tmp_path / "i.db", {"it": f"Before, {text}, behind.", "no": "Else"})
+    ) as index:
+        for typed in (text, text.upper(), text.lower(), *(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC"))):  # fmt: skip
+            assert [each.name for each in index.search(typed, 5)] == ["it"], typed
 
 
 def test_what_asks_and_what_is_grammar_counts_only_alone() -> None:
