@@ -350,9 +350,12 @@ def _attachment(stream: BinaryIO, name: str, *, media_only: bool = False) -> Att
     if document:
         return DocumentPart(name, _document_text(raw, name, document))
     try:
-        return DocumentPart(name, raw.decode("utf-8-sig").rstrip("\n"))
+        text = raw.decode("utf-8-sig").rstrip("\n")
     except UnicodeDecodeError:
-        raise UsageError(f"{name} is not UTF-8 text: convert it first") from None
+        text = "\0"
+    if "\0" in text:
+        raise UsageError(f"{name} is not UTF-8 text: convert it first")
+    return DocumentPart(name, text)
 
 
 def _too_long(name: str, most: int) -> UsageError:

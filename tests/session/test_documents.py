@@ -51,6 +51,7 @@ def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
     )
     for content, word in [
         (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (b"ab\x00cd", "is not UTF-8 text"),
         (b"x" * ((1 << 20) + 1), "longer than 1 MB"),
     ]:
         (tmp_path / "a.bin").write_bytes(content)
