@@ -330,7 +330,7 @@ def test_off_turns_the_drafts_of_a_localspec_off_there_too(
         (Request(1, HELLO, logprobs=1), "logprobs"),
         (Request(1, raw=(1, 2)), "token ids"),
         (Request(1, HELLO, ReplyOptions(ignore_eos=True)), "ignore_eos"),
-        (Request(1, HELLO, ReplyOptions(min_tokens=2)), "min_tokens"),
+        (Request(1, HELLO, ReplyOptions(min_tokens=1)), "min_tokens"),
         (Request(1, HELLO, ReplyOptions(SamplingParams(penalty_last_n=9))), "penalty_last_n"),
     ],
 )
