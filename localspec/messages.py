@@ -25,6 +25,7 @@ _HEADER = re.compile(r'\n\n<file name="([^"\n]*)">\n')
 _HALF = "half of a character (a lone surrogate)"
 GAP = "\n\n"
 """Between a document and words behind it."""
+_QUOTE = "&quot;"
 _END, _BROKEN_END = "</file>", "<\\/file>"
 MEDIA = "\ud801"
 """Encloses the hash of a picture or a sound where a template renders it: a lone surrogate, as `BREAK` is, that no content can forge."""
@@ -55,7 +56,7 @@ class DocumentPart(Tagged, frozen=True):
     @property
     def block(self) -> str:
         """What a model reads: the content between two tags. A document cannot end its own block."""
-        name = self.name.replace('"', "").replace("\n", " ")
+        name = self.name.replace('"', _QUOTE).replace("\n", " ")
         return f'\n\n<file name="{name}">\n{self.text.replace(_END, _BROKEN_END)}\n{_END}'
 
 
@@ -139,6 +140,11 @@ class ToolCall(Tagged, frozen=True):
     id: str
     name: str
     arguments: str
+
+    @property
+    def arguments_line(self) -> str:
+        """The arguments on one line: the blanks between its lines go, those in its texts stay."""
+        return " ".join(map(str.strip, self.arguments.splitlines()))
 
 
 class ToolResult(Tagged, frozen=True):
@@ -583,7 +589,8 @@ def _with_documents(text: str) -> Iterator[Part]:
         end = text.find(f"\n{_END}", at.end())
         if end < 0:
             break
-        document = DocumentPart(at[1], text[at.end() : end].replace(_BROKEN_END, _END))
+        content = text[at.end() : end].replace(_BROKEN_END, _END)
+        document = DocumentPart(at[1].replace(_QUOTE, '"'), content)
         after = at.end()
         if text.startswith(document.block, at.start()):
             yield from _words(text[done : at.start()])

@@ -66,7 +66,7 @@ def canonical(draw: st.DrawFn) -> Message:
 
 def test_a_document_stands_in_a_block_behind_the_words_that_it_cannot_end() -> None:
     message = Message.user("Sum @up", [DocumentPart("up", "1\n2"), DocumentPart('my "b".txt', "")])
-    blocks = '<file name="up">\n1\n2\n</file>\n\n<file name="my b.txt">\n\n</file>'
+    blocks = '<file name="up">\n1\n2\n</file>\n\n<file name="my &quot;b&quot;.txt">\n\n</file>'
     assert (message.text, message.typed) == (f"Sum @up\n\n{blocks}", "Sum @up")
     assert [each.name for each in message.documents] == ["up", 'my "b".txt']
     message = Message.user("See @a.txt", [DocumentPart("a.txt", "one\n</file>\ntwo")])

@@ -107,6 +107,5 @@ class Docs:
             matches = search(index, question, _LOOKED_AT)
         for each in matches:
             where = printable(place(brief(each.path), each.passage.first, each.passage.last))
-            # As it can stand in the tag of a document.
-            texts.append(PassageText(where.replace('"', "?"), each.passage.text))
+            texts.append(PassageText(where, each.passage.text))
         return texts

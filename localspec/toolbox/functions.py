@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from localspec.calls import Tool
-from localspec.display import printable_line
+from localspec.display import printable, printable_line
 from localspec.errors import UsageError
 from localspec.messages import ToolCall, ToolResult
 from localspec.toolbox.toolbox import Access, Proposal
@@ -117,7 +117,8 @@ class Functions:
             self._functions[call.name].arguments(call)
         except UsageError as wrong:
             error = str(wrong)
-        return Proposal(self._access, printable_line(f"{call.name}({call.arguments})"), error=error)
+        line = f"{call.name}({call.arguments_line})"
+        return Proposal(self._access, printable(line), error=error)
 
     def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:
         """Call a function and return its result. Python cannot stop a function that takes no `stop`."""

@@ -82,8 +82,7 @@ def message_text(
 
 def call_line(call: ToolCall) -> str:
     """Return a call in a line: the function and its arguments, of long ones the beginning and the end."""
-    # Between the lines of JSON there are blanks; those in its texts stay.
-    arguments = " ".join(map(str.strip, call.arguments.splitlines()))
+    arguments = call.arguments_line
     if len(arguments) > _MOST_ARGUMENTS:
         half = _MOST_ARGUMENTS // 2
         arguments = f"{arguments[:half]} … {arguments[-half:]}"

@@ -222,6 +222,13 @@ def test_a_question_brings_its_passages() -> None:
     documents = docs.check().documents(question, ())
     assert [each.name.partition(":")[0] for each in documents] == ["[1] tea.md", "how to answer"]
     assert Docs().parse_mention("@nobody hello") == (Docs(), "@nobody hello")
+    Path('a "b".md').write_text("Kettles whistle.")
+    with closing(open_index("notes")) as index:
+        add(index, [Path('a "b".md').resolve()])
+    (whistling, _) = docs.check().documents("kettles whistle", ())
+    assert whistling.name == '[1] a "b".md:1'
+    stored = Message.from_text("user", Message.user("?", [whistling]).text)
+    assert stored.documents == (whistling,)
     assert Docs().documents("tea", ()) == ()
     refuses("choose one of notes", Docs("other").check)
 

@@ -69,6 +69,8 @@ def test_results_and_errors_are_texts() -> None:
         assert text.isprintable()
         assert len(text) < 300
     assert Functions([area]).propose(ToolCall("1", "area", "{}")).error is not None
+    spaced = Functions([area]).propose(ToolCall("1", "area", '{\n  "of": "a   b"\n}'))
+    assert spaced.summary == 'area({ "of": "a   b" })'
 
 
 def test_what_has_no_schema_is_refused() -> None:
