@@ -148,10 +148,14 @@ def watch(name: str | None, every: float) -> None:
 @cli.json_option
 def status(name: str | None, json_: bool) -> None:
     """Show the size and the folders of index NAME, or of all."""
-    documents, rows = [], []
+    documents, rows, trouble = [], [], list[LocalspecError]()
     for each in index_names() if name is None else [name]:
-        with _opened(each, "") as (_, opened):
-            contents, model = opened.contents(), opened.vector_model()
+        try:
+            with _opened(each, "") as (_, opened):
+                contents, model = opened.contents(), opened.vector_model()
+        except LocalspecError as error:
+            trouble.append(error)
+            continue
         document = {"name": each, **fields(contents, "files passages")}
         document |= {"bytes": contents.size_bytes, "added": [*map(str, contents.roots)]}
         documents.append({**document, "vectors": model and model.name})
@@ -160,7 +164,11 @@ def status(name: str | None, json_: bool) -> None:
         by = f"vectors by {model.name}" if model else ""
         rows.append((each, *counts, size_text(contents.size_bytes), by, roots))
     none = "no index yet: create one with `localspec index add FOLDER`"
-    print_list(documents, rows, none, json_=json_, whole=True)
+    if documents or not trouble:
+        print_list(documents, rows, none, json_=json_, whole=True)
+    if trouble:
+        notice(*map(str, trouble[:-1]))
+        raise trouble[-1]
 
 
 @index.command()

@@ -390,7 +390,7 @@ class Index:
     def _unusable(self, error: Exception) -> LocalspecError:
         advice = f"check {shown(self.path.parent)} and its disk; what is in it stays"
         if not self._only_read:
-            again = "remove it with `localspec index rm` and index again"
+            again = f"remove it with `localspec index rm {self.path.stem}` and index again"
             advice = database.remedy(error, self.path, again)
         reason = database.reason_of(error, self.path)
         return LocalspecError(f"the index {shown(self.path)} cannot be used ({reason}): {advice}")

@@ -200,7 +200,10 @@ def test_a_folder_is_indexed(place: dict[str, str], notes: Path, tmp_path: Path)
     assert localspec("index", "search", "tea", "-n", "two", env=place).code == 0
     (tmp_path / "data" / "index" / "two.db").write_bytes(b"something else" * 99)
     damaged = localspec("index", "search", "tea", "-n", "two", env=place)
-    assert_one_complaint(damaged, 1, "`localspec index rm`")
+    assert_one_complaint(damaged, 1, "`localspec index rm two`")
+    rest = localspec("index", "status", env=place)
+    assert (rest.code, rest.out.split()[0], rest.out.count("\n")) == (1, "my-notes", 1)
+    assert "`localspec index rm two`" in rest.err
     for name in ("two", "my-notes"):
         assert localspec("index", "rm", name, env=place).code == 0
     assert "no index yet" in localspec("index", "status", env=place).err
