@@ -42,7 +42,12 @@ _ROLES = ("system", "developer", "user", "assistant")
 _OWN = "reply_options"
 """The field with options of a line whose other fields may be data."""
 _OWN_NAMES = (*FIELDS, "system")
-_OF_RUNS = {"model", *(each.name for each in options_of(LaunchOptions))}
+_OF_RUNS = {
+    *("model", "server", "gate", "own", "workload", "parallel"),
+    *(each.name for each in options_of(LaunchOptions)),
+}
+_OF_NONE = {"tools", "docs", "files", "image", "images"}
+"""What other programs or verbs read."""
 
 # OpenAI's batch form, as far as a local model can serve it: what a body asks for beyond that is an error of its line.
 # Source: the files of platform.openai.com/docs/guides/batch, as its clients write them.
@@ -196,6 +201,8 @@ def misspelt_options(line: Line, form: Form) -> Iterator[str]:
     for name in line.fields if form.template is None else ():
         if name in _OF_RUNS and name not in own:
             yield f"{name!r} is an option of the whole run, and changes nothing in a line"
+        elif name in _OF_NONE and name not in own:
+            yield f"{name!r} is read from no line, and changes nothing"
         elif name not in own and (near := get_close_matches(name, FIELDS, 1, _LIKE)):
             yield f"{printable_line(name)[:40]!r} is no option and changes nothing: did you mean {near[0]}?"
 

@@ -280,5 +280,5 @@ def is_complete(reply: Reply, *, bound: bool = False) -> bool:
 def incomplete_line(reply: Reply, *, bound: bool) -> str:
     """Return why an answer is incomplete."""
     ending = _ENDINGS.get(reply.stop_reason, "ended at a stop string")
-    so = " and does not match its grammar" if bound else ""
+    so = " and may not match its grammar" if bound else ""
     return f"the answer is incomplete{so}: {ending}"

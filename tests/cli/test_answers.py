@@ -14,7 +14,13 @@ import pytest
 from localspec.chat.events import Event, Finished, Prefilling, Reply, Started, Text, Withheld
 from localspec.chat.request import Request
 from localspec.cli import output as printing
-from localspec.cli.output import AnswerStream, ReadingLine, RunOutcome, print_code
+from localspec.cli.output import (
+    AnswerStream,
+    ReadingLine,
+    RunOutcome,
+    incomplete_line,
+    print_code,
+)
 from localspec.cli.run import AnswerWriter, OutputFlags, RunAnswer, _report, unmasked
 from localspec.cli.tools import RepliesAndCalls
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
@@ -297,6 +303,8 @@ def test_the_line_says_why_an_answer_was_cut_off_or_not_drafted() -> None:
         assert given.line().startswith(usual)
         assert told in given.line()
         assert (given.line() == f"{usual}seed 7") is complete
+    cut = incomplete_line(replace(reply(), stop_reason=StopReason.LENGTH), bound=True)
+    assert "incomplete and may not match its grammar: cut off" in cut, "[a-z]+ matches cut off, too"
     full = replace(outcome(replace(reply(), stop_reason=StopReason.CONTEXT_FULL)), can_grow=False)
     assert " · cut off, the context is full · seed" in full.line()
     plain = replace(outcome(replace(reply(), acceptance=AcceptanceStats())), no_drafting="because")
