@@ -19,14 +19,15 @@ class LineTemplate:
     Args:
         source: the template; one newline at its end is not part of it.
         name: what messages call it.
+        given: what they call its fields.
 
     Raises:
         TemplateError: it is no jinja.
     """
 
-    def __init__(self, source: str, name: str) -> None:
+    def __init__(self, source: str, name: str, given: str = "this line") -> None:
         self.source = source
-        self._name = name
+        self._name, self._given = name, given
         try:
             self._render(None)
         except JinjaError as error:
@@ -44,7 +45,7 @@ class LineTemplate:
         try:
             return self._render(fields)
         except JinjaError as error:
-            raise TemplateError(f"{self._name} fails on this line: {_reason(error)}") from error
+            raise TemplateError(f"{self._name} fails on {self._given}: {_reason(error)}") from error
 
     def _render(self, fields: Mapping[str, Any] | None) -> str:
         return render(self.source, fields, datetime.now().astimezone(), strict=True)

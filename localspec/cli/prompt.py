@@ -394,7 +394,13 @@ class QuestionFlags:
         fields = dict(self.params)
         if prompt is not None:
             fields[_INPUT] = prompt
-        text = LineTemplate(source, f"template {name}").render(fields)
+        for each in dict(self.params):
+            if not re.search(rf"\b{re.escape(each)}\b", source):
+                raise UsageError(
+                    f"template {name} has no field {printable(each[:40])!r}: remove its --param"
+                )
+        given = "what --param NAME VALUE gives it"
+        text = LineTemplate(source, f"template {name}", given).render(fields)
         return text if _INPUT in source or prompt is None else f"{text}\n\n{prompt}"
 
     def read_prompt(self, argument: str | None) -> str:

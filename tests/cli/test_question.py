@@ -28,7 +28,13 @@ from localspec.cli.prompt import (
     require_hearing,
 )
 from localspec.cli.tools import ChatFlags
-from localspec.errors import HistoryError, LocalspecError, ModelUnavailable, UsageError
+from localspec.errors import (
+    HistoryError,
+    LocalspecError,
+    ModelUnavailable,
+    TemplateError,
+    UsageError,
+)
 from localspec.history.archive import History
 from localspec.media import sound_seconds
 from localspec.messages import DocumentPart, MediaPart, Message, TextPart
@@ -286,6 +292,10 @@ def test_personas_and_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for wrong in rows:
         with pytest.raises(LocalspecError):
             QuestionFlags(**wrong).templated("x")
+    with pytest.raises(TemplateError, match="--param NAME VALUE gives it: 'lang' is undefined"):
+        QuestionFlags(template="to").templated("x")
+    misspelt = QuestionFlags(template="to", params=(("lang", "en"), ("lan", "en")))
+    refuses("template to has no field 'lan'", misspelt.templated, "x")
 
 
 @pytest.fixture
