@@ -161,8 +161,10 @@ class Session:
 
     @property
     def measured(self) -> Exchange | None:
-        """The last request for an answer, though it was taken back or left; None before the first."""
-        return self.exchange or self._left
+        """The last request for an answer that has figures, though it was taken back or left; None before the first."""
+        exchange = self.exchange
+        has_figures = exchange is not None and (exchange.rounds or exchange.finished)
+        return exchange if has_figures else self._left
 
     @property
     def has_answers(self) -> bool:
@@ -557,6 +559,7 @@ class Session:
             **({} if work is None else {"tools": work.tools, "call_policy": work.policy}),
         )
         continued = last if last.message.role == "assistant" else None
+        self._left = self.measured
         self.exchange = Exchange(request, parent, continued, summarises=summarises)
         self._saver.reset()
 

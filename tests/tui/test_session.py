@@ -69,6 +69,17 @@ def test_a_reply_is_kept_as_the_engine_finished_it_and_made_again_with_a_seed(he
     assert len(here.session.talk.messages[1].siblings) == 2
 
 
+def test_the_figures_are_those_of_the_last_answer_until_the_next_has_its_own(here: Window) -> None:
+    assert here.session.measured is None
+    here.ask("one?", "One.")
+    first = here.session.measured
+    assert first is here.session.exchange is not None
+    here.ask("two?")
+    assert here.session.measured is first
+    here.answer("Two.")
+    assert here.session.measured is here.session.exchange is not first
+
+
 def test_an_edit_that_is_taken_back_leaves_what_was_before_it(here: Window) -> None:
     here.ask("one?", "One.")
     here.ask("two?", "Two.")
