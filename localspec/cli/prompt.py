@@ -318,6 +318,15 @@ class SystemFlags:
         return _text_of("persona", self.persona, (preferences or read_preferences()).personas)
 
 
+def _only_index(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:  # noqa: ARG001
+    if len({*names}) > 1:
+        raise click.BadParameter(
+            f"{' and '.join(names)} are several indexes, and an answer comes from one: "
+            "`localspec index add FOLDERS… -n NAME` makes one of them"
+        )
+    return names[-1] if names else None
+
+
 @dataclass(frozen=True, slots=True)
 class DocsFlags:
     """Flags for answers from an index of files.
@@ -326,7 +335,9 @@ class DocsFlags:
         docs: Answer from an index of your files, and cite it. `localspec index` makes one.
     """
 
-    docs: str | None = cli.flag("NAME", shell_complete=cli.complete_indexes)
+    docs: str | None = cli.flag(
+        "NAME", shell_complete=cli.complete_indexes, multiple=True, callback=_only_index
+    )
     docs_tokens: int = cli.flag(
         "N",
         type=click.IntRange(LEAST_PASSAGE_TOKENS),
@@ -454,10 +465,11 @@ class QuestionFlags:
             notice(f"attached: {printable(label(each))}")
         files += mentioned
         for name in unmatched(typed, folder):
-            if "/" in name or Path(name).suffix:
+            line = unmatched_line(name, folder)
+            if line.startswith("no file") and ("/" in name or Path(name).suffix):
                 raise UsageError(f"no file matches {name}: correct the name, or write it without @")
             if not quiet:
-                notice(unmatched_line(name, folder))
+                notice(line)
         passages = index.documents(typed or text, before)
         if (missed := index.missed_line(passages)) and not quiet:
             notice(missed)

@@ -164,13 +164,14 @@ def test_files_by_option_and_by_mention(tmp_path: Path, capsys: pytest.CaptureFi
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("apples")
     (tmp_path / "notes").mkdir()
-    typed = "Compare with @b.txt, please, @nothing @notes"
+    typed = "Compare with @b.txt, please, @nothing @notes @notes/"
     message = QuestionFlags(("a.txt", "b.txt")).message(typed, NO_DOCS, typed)
     assert [each.name for each in message.documents] == ["a.txt", "b.txt"]
     assert ("apples" in message.text, message.typed) == (True, typed)
     told = capsys.readouterr().err
     assert "no file matches @nothing: sent as text" in told
-    assert "@notes is a folder, sent as text: name files in it, or index it" in told
+    for name in ("@notes", "@notes/"):
+        assert f"{name} is a folder, sent as text: name files in it, or index it" in told
     (tmp_path / "none.txt").write_text("\n")
     for quiet in (False, True):
         QuestionFlags(("none.txt", "a.txt")).message("Hi", NO_DOCS, quiet=quiet)

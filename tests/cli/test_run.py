@@ -197,6 +197,8 @@ def test_an_answer_has_its_passages_and_its_citations(model: tuple[str, str]) ->
     assert "[5]" in unknown
     complaint = localspec(*TEA, "--docs", "nothing", "Hello")
     assert_one_complaint(complaint, 2, "choose one of notes")
+    complaint = localspec(*TEA, "--docs", "notes", "--docs", "others", "Hello")
+    assert_one_complaint(complaint, 2, "notes and others are several indexes")
     words = ("run", *PLAIN, "--draft", "off", "--regex", "Tea", "--docs", "notes")
     *read, last, _ = localspec(*words, "Bars and degrees?", *model).err.splitlines()
     assert [each.split(" ", 2)[1] for each in read] == ["[1]", "[2]"]
