@@ -28,8 +28,10 @@ from localspec.options import LaunchOptions, ReplyOptions, cut, options_of
 from localspec.options.fields import (
     FIELDS,
     KWARGS,
+    OTHER_NAMES,
     SAMPLING,
     THINKING,
+    instead_of,
     kwargs_of,
     think_of,
     with_fields,
@@ -203,8 +205,12 @@ def misspelt_options(line: Line, form: Form) -> Iterator[str]:
             yield f"{name!r} is an option of the whole run, and changes nothing in a line"
         elif name in _OF_NONE and name not in own:
             yield f"{name!r} is read from no line, and changes nothing"
-        elif name not in own and (near := get_close_matches(name, FIELDS, 1, _LIKE)):
-            yield f"{printable_line(name)[:40]!r} is no option and changes nothing: did you mean {near[0]}?"
+        elif name not in own and (near := _likest(name)):
+            yield f"{printable_line(name)[:40]!r} is no option and changes nothing: did you mean {near}?"
+
+
+def _likest(name: str) -> str:
+    return OTHER_NAMES.get(name) or next(iter(get_close_matches(name, FIELDS, 1, _LIKE)), "")
 
 
 def requested_model(line: Line, form: Form) -> str | None:
@@ -236,7 +242,9 @@ def checked_body(fields: Mapping[str, Any]) -> dict[str, Any]:
                 f"body.{name} is {printable_line(str(value))[:40]}: only {_FIXED[name][0]} is supported"
             )
         if name not in _FIXED and name not in _READ and name not in _IGNORED:
-            raise UsageError(f"body.{printable_line(name)[:40]} is not supported: remove it")
+            raise UsageError(
+                f"body.{printable_line(name)[:40]} is not supported: {instead_of(name)}"
+            )
     if "max_completion_tokens" in given:
         given.setdefault("max_tokens", given["max_completion_tokens"])
     for name, kind, what in zip(THINKING, (str, dict, int), _THINKING_TAKES, strict=True):

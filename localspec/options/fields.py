@@ -19,6 +19,8 @@ SAMPLING = tuple(each.name for each in options_of(SamplingParams))
 """Names of the options by which tokens are drawn."""
 FORMAT = "response_format"
 FIELDS = (*_OPTIONS, FORMAT)
+OTHER_NAMES = {"repetition_penalty": "repeat_penalty"}
+"""Names that other servers have for options."""
 _KINDS = {bool: "true or false", str: "a text", int: "a whole number"}
 _STRUCTURE = (*GRAMMARS, FORMAT)
 _EFFORTS = {
@@ -33,6 +35,11 @@ THINKING = (_EFFORT, "chat_template_kwargs", "reasoning_budget_tokens")
 """What OpenAI's form has in place of `think`."""
 _BAN = -100
 """The bias that OpenAI calls a ban."""
+
+
+def instead_of(name: str) -> str:
+    """Return what to do with a field that is not read."""
+    return f"write {OTHER_NAMES[name]}" if name in OTHER_NAMES else "remove it"
 
 
 def with_fields(options: ReplyOptions, fields: Mapping[str, Any]) -> ReplyOptions:

@@ -213,7 +213,7 @@ def test_what_is_answered_though_it_may_be_meant_otherwise_is_noted_once(
     source: Path, output: Path
 ) -> None:
     hot = {"prompt": "One", "temperatur": 1, "id": "a", "colour": "red", "topp": 1, "exact": True}
-    hot |= {"gate": "off", "tools": []}
+    hot |= {"gate": "off", "tools": [], "repetition_penalty": 1.1}
     write(
         source, hot, {**hot, "id": "b"}, {"prompt": "Two", "id": "a"}, {"prompt": "Six", "id": "a"}
     )
@@ -225,11 +225,12 @@ def test_what_is_answered_though_it_may_be_meant_otherwise_is_noted_once(
         "'exact' is an option of the whole run, and changes nothing in a line",
         "'gate' is an option of the whole run, and changes nothing in a line",
         "'tools' is read from no line, and changes nothing",
+        "'repetition_penalty' is no option and changes nothing: did you mean repeat_penalty?",
         "lines 1 and 3 have the id 'a': lines of one id have one seed",
     ]
     again, form = list[str](), Form(ReplyOptions(), LineTemplate("{{ prompt }}", "t"))
     run(source, output.with_name("rows.jsonl"), form=form, notes=again)
-    assert again == notes[5:], "beside a template fields are data"
+    assert again == notes[6:], "beside a template fields are data"
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from localspec.api import ReplyOptions, UsageError
 from localspec.calls import Tool
 from localspec.errors import Busy
 from localspec.grammar import require_sound
-from localspec.options.fields import FIELDS, FORMAT, schema_of, with_fields
+from localspec.options.fields import FIELDS, FORMAT, instead_of, schema_of, with_fields
 from localspec.options.reply import GRAMMARS
 from localspec.plugins.serve.http import TooLarge
 
@@ -245,7 +245,7 @@ def _refuse_unsupported(
     refused = _UNSUPPORTED.keys() | (_ELSEWHERE if answers else ())
     for name in fields.keys() & refused:
         if name not in known and fields[name] and fields[name] != _UNSUPPORTED.get(name):
-            raise UsageError(f"{name} is not supported by this server: remove it")
+            raise UsageError(f"{name} is not supported by this server: {instead_of(name)}")
 
 
 def logprobs_of(name: str, most: int | None) -> int | None:
