@@ -123,7 +123,7 @@ def list_(json_: bool) -> None:
         if names := also.get(item.name):
             purpose = ", ".join(filter(None, [purpose, f"also {' and '.join(names)}"]))
         size = size_text(item.entry.size_bytes)
-        if item.where == "unfinished":
+        if item.where in {"unfinished", "damaged"}:
             size = f"{size_text(item.here_bytes)} of {size}"
         table.append((item.name, f"{size:>17}", item.where, purpose))
     none = "no models yet: `localspec recommend` suggests some, `localspec pull NAME` downloads one"

@@ -23,7 +23,7 @@ from localspec.models.sampling import BY_FILE, of_header
 from localspec.models.store import Store
 from localspec.storage.files import size_text
 
-Where = Literal["store", "hub cache", "link", "unfinished", "gone"]
+Where = Literal["store", "hub cache", "link", "unfinished", "damaged", "gone"]
 _NAME_DIGITS = 12
 
 Fact = str | int | bool | list[str] | None
@@ -45,7 +45,8 @@ class Item:
         name: what the registry or the user calls it; `sha256:…` where no list names it any more.
         entry: what its bytes are.
         where: `store` for a file of ours; `hub cache` and `link` for a pointer to a file of others;
-            `unfinished` for a download that was cut; `gone` for an import whose file is gone.
+            `unfinished` for a download that was cut; `damaged` for a file of another size; `gone` for an import whose
+            file is gone.
         path: the file; None unless it is whole.
         here_bytes: how much of it is here.
         mmproj_bytes: how much of its mmproj file is here.
@@ -72,12 +73,16 @@ def inventory(registry: Registry, store: Store) -> list[Item]:
         mmproj = _mmproj_bytes(entry, store)
         if path is not None:
             items.append(Item(entry.name, entry, where(path), path, entry.size_bytes, mmproj))
+        elif (damaged := store.damaged_bytes(entry)) is not None:
+            items.append(Item(entry.name, entry, "damaged", None, begun + damaged, mmproj))
         elif begun:
             items.append(Item(entry.name, entry, "unfinished", None, begun, mmproj))
     for entry in IMPORTS.load(store.root).values():
         path, mmproj = store.path_of(entry), _mmproj_bytes(entry, store)
-        place = "gone" if path is None else where(path)
-        here = 0 if path is None else entry.size_bytes
+        damaged = store.damaged_bytes(entry)
+        place: Where = "gone" if damaged is None else "damaged"
+        place = place if path is None else where(path)
+        here = damaged or 0 if path is None else entry.size_bytes
         items.append(Item(entry.name, entry, place, path, here, mmproj))
     known = {shard.sha256 for entry in registry.models.values() for shard in shards_of(entry)}
     known |= {file.sha256 for item in items for file in files_of(item.entry)}
@@ -201,7 +206,7 @@ class Removal:
     @property
     def frees_bytes(self) -> int:
         """How much of the disk it gives back, about."""
-        ours = [item for item in self.items if item.where in {"store", "unfinished"}]
+        ours = [item for item in self.items if item.where in {"store", "unfinished", "damaged"}]
         going = {item.entry.sha256: item for item in ours if item.entry.sha256 not in self.shared}
         stay = sum(
             shard.size_bytes

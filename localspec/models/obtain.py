@@ -88,7 +88,7 @@ def obtain(
 
 
 def _obtain_file(entry: ModelEntry, store: Store, offline: bool, progress: Report) -> Path:
-    reasons: list[str] = []
+    reasons = ["its file here is damaged"] if store.damaged_bytes(entry) is not None else []
     kind = ModelUnavailable
     interruption: list[Exception] = []
     for label, source in sources_of(entry):

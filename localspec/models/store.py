@@ -66,6 +66,15 @@ class Store:
             return path if path.stat().st_size == entry.size_bytes else None
         return None
 
+    def damaged_bytes(self, entry: ModelEntry) -> int | None:
+        """Return how much is here of a model's files that have another size than they must; None where none has."""
+        sizes = list[int]()
+        for shard in shards_of(entry) if entry.is_known else ():
+            with suppress(OSError):
+                size = (self._blobs / shard.sha256).stat().st_size
+                sizes += [size] if size != shard.size_bytes else []
+        return sum(sizes) if sizes else None
+
     def receive(
         self,
         entry: ModelEntry,

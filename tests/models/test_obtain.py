@@ -92,6 +92,11 @@ def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: U
     with pytest.raises(ModelUnavailable, match="once online, run `localspec pull toy`"):
         obtain(ENTRY, store, offline=True)
     assert [call.args[3] for call in source.call_args_list] == [True, True]
+    damaged = add(store, ENTRY, DATA)
+    damaged.chmod(0o600)
+    damaged.write_bytes(DATA[:9])
+    with pytest.raises(ModelUnavailable, match=r"downloaded \(its file here is damaged; hub"):
+        obtain(ENTRY, store, offline=True)
     sources(delivering, NEVER)
     for error in (OSError("closed pipe"), RuntimeError("cancelled")):
         with pytest.raises(type(error), match=str(error)):

@@ -317,6 +317,15 @@ def test_a_file_of_others_stays(store: Store, tmp_path: Path, mine: Path) -> Non
     assert blob.exists()
 
 
+def test_a_damaged_file_is_listed_as_one_and_goes(store: Store) -> None:
+    path = add(store, MODELS["large"], SOME["large"])
+    path.chmod(0o600)
+    path.write_bytes(SOME["large"][:300])
+    assert places(store) == [("damaged", 300)]
+    assert rm(store, "large") == (300, [])
+    assert places(store) == []
+
+
 def test_what_was_begun_or_forgotten_goes_too(store: Store) -> None:
     begin(store, MODELS["large"], SOME["large"][:300])
     assert places(store) == [("unfinished", 300)]
