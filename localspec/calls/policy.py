@@ -15,6 +15,9 @@ from localspec.errors import UsageError
 
 ToolChoice = Literal["auto", "none", "required"]
 """Whether the next answer may call, must not, or must."""
+NO_CALLS = (
+    "{} cannot call tools: leave them out, or choose a model that can, such as qwen2.5-coder-1.5b"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from localspec.calls.policy import NO_CALLS
 from localspec.chat.answer_constraint import Preparation, reply_rules
 from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
 from localspec.chat.job import Job
@@ -132,10 +133,7 @@ class Assistant:
         """
         dialect = self._call_dialect
         if dialect is None:
-            raise UsageError(
-                f"{self.models.target_name} cannot call tools: leave them out, "
-                "or choose a model that can, such as qwen2.5-coder-1.5b"
-            )
+            raise UsageError(NO_CALLS.format(self.models.target_name))
         return dialect
 
     @property

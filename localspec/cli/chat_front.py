@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from localspec.calls.policy import NO_CALLS
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.options import Settings
 from localspec.cli.prompt import stored_conversation, with_model
@@ -22,6 +23,8 @@ from localspec.display import notice
 from localspec.engine.protocol import Load
 from localspec.errors import UsageError
 from localspec.launch.engine import child_engine
+from localspec.models.registry import load_registry
+from localspec.models.requested import named_models
 from localspec.session.conversation import History, SavedConversation
 from localspec.session.preferences import Preferences, read_preferences
 from localspec.storage.paths import data_dir
@@ -56,6 +59,11 @@ def start_chat(
     default = ""
     if not settings.named_model and go_on is None:  # a conversation has its own
         settings, default = with_model(settings, quiet=quiet)
+    if asked.tools.wanted and go_on is None and settings.can.local_files:
+        registry = load_registry()
+        target = registry.find(named_models(settings.launch, registry)[0])
+        if target is not None and target.tools is False:
+            raise UsageError(NO_CALLS.format(target.name))
     with _waiting_keys() if screens else nullcontext() as modes, _stopped_early():
         session = _session(settings, asked, preferences, prediction)
         if default:

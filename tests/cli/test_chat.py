@@ -6,7 +6,7 @@ import pytest
 
 from localspec.history.archive import History
 from localspec.messages import Message
-from tests.cli.command import PLAIN, localspec, succeed
+from tests.cli.command import PLAIN, assert_one_complaint, localspec, succeed
 from tests.support.machines import with_what_is_known
 
 PATIENCE_S = 240.0  # a machine may be busy with something else
@@ -33,6 +33,8 @@ def test_commands_need_no_model_and_a_missing_one_is_the_code(bare_machine: dict
     assert done.code == 0, done.err
     assert "/regenerate [SEED]" in done.err
     assert "could not be downloaded" not in done.err
+    done = localspec("chat", "-m", "smollm2-135m", "--tools", stdin=b"hello?\n", env=bare_machine)
+    assert_one_complaint(done, 2, "smollm2-135m cannot call tools: leave them out")
 
 
 @pytest.mark.usefixtures("smollm2_path", "own_history")
