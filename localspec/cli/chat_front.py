@@ -59,11 +59,6 @@ def start_chat(
     default = ""
     if not settings.named_model and go_on is None:  # a conversation has its own
         settings, default = with_model(settings, quiet=quiet)
-    if asked.tools.wanted and go_on is None and settings.can.local_files:
-        registry = load_registry()
-        target = registry.find(named_models(settings.launch, registry)[0])
-        if target is not None and target.tools is False:
-            raise UsageError(NO_CALLS.format(target.name))
     with _waiting_keys() if screens else nullcontext() as modes, _stopped_early():
         session = _session(settings, asked, preferences, prediction)
         if default:
@@ -77,6 +72,11 @@ def start_chat(
                 own_ctx=settings.given.get("ctx") is None,
                 own_docs=asked.docs.docs is None,
             )
+        elif asked.tools.wanted and settings.can.local_files:
+            registry = load_registry()
+            target = registry.find(named_models(settings.launch, registry)[0])
+            if target is not None and target.tools is False:
+                raise UsageError(NO_CALLS.format(target.name))
         unsaved = None
         session.talk.history.work_in_background(
             settings.values["history_days"], lambda: session.talk.conversation
