@@ -97,7 +97,7 @@ def get(name: str) -> None:
     if name not in settings:
         raise unknown_key(name)
     value = settings[name][0]
-    text = value if isinstance(value, str) else _text(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     click.echo("" if value is None else text)
 
 
