@@ -7,6 +7,7 @@ of one, is looked for letter by letter only where nothing else is found.
 import json
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -64,7 +65,8 @@ def search(read: Read, query: str, limit: int) -> list[StoredConversation]:
         query: words, and tags as `tag:NAME`; an empty one finds all that are not empty.
         limit: most that are returned; -1 for all.
     """
-    query, tags = split_query(storable(query).strip())
+    # Marks of their own, as names of files on a Mac have them, end no word.
+    query, tags = split_query(unicodedata.normalize("NFC", storable(query)).strip())
     values = {"tags": json.dumps(tags), "n_tags": len({*tags}), "limit": limit}
     if not query:
         return [_stored(row, "") for row in read(_EVERY, values)]

@@ -314,6 +314,13 @@ def test_a_title_is_what_was_typed(history: History, typed: str, title: str) -> 
     assert {each: cut_at_word(each, 8) for each in cuts} == cuts
 
 
+def test_accents_are_found_however_they_are_written(history: History) -> None:
+    typed = "Mu\u0308nchen"
+    both = [talk(history, "a", f"In {each} it rains.") for each in (typed, "M\u00fcnchen")]
+    for query in (typed, "M\u00fcnchen", "munchen", "mu\u0308n"):
+        assert ids(history, query) == both[::-1]
+
+
 def test_tags_narrow_a_search_and_go_with_their_conversation(history: History) -> None:
     rivers, lakes, hills = (talk(history, f"about {n}", "") for n in ("rivers", "lakes", "hills"))
     assert history.tag(rivers, ["water", "europe"]) == ["europe", "water"]
