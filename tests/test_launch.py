@@ -1,5 +1,6 @@
 """What a launch comes to, before any weights are read."""
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from localspec.decoding.draft_mode import DraftMode
 from localspec.errors import (
     PairMismatch,
 )
+from localspec.launch import load
 from localspec.launch.load import _Loading
 from localspec.llama.safe_widths import SafeWidths
 from localspec.options import QUANTISED_KV_TYPES, LaunchOptions, LoadOptions
@@ -54,6 +56,28 @@ def test_the_price_of_exact_passes_is_told_where_it_is_beyond_noise(
     told = "exact: drafts of up to 3 tokens"
     assert price(3, exact, 0.0105, usual_s, drafts=True) == told + words
     assert price(3, exact, None, usual_s, drafts=True) == told
+
+
+def test_the_price_of_exact_passes_is_not_told_of_what_was_measured_beside_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = LoadOptions(max_rows=4, repack=False)
+    plan = LoadPlan(Path("t"), None, {}, (DraftMode("auto"),), 9, options)
+    told: Any = partial(
+        _Loading._price, SimpleNamespace(plan=plan), 3, SafeWidths((1, 2, 3, 4), {})
+    )
+    for exact_doubts, usual_doubts, words in (
+        (0, 0, "a plain token takes 10.0 ms, and 37.0 ms without --exact"),
+        (0, 2, "a plain token takes 10.0 ms, and less without --exact"),
+        (2, 0, "exact: drafts of up to 3 tokens"),
+    ):
+        exact = StoredCosts(PassCosts((1,), (0.010,)), exact_doubts)
+        usual = StoredCosts(PassCosts((1,), (0.037,)), usual_doubts)
+        monkeypatch.setattr(
+            load, "stored_costs", lambda _, way, *__, two=(usual, exact): two[not way.repack]
+        )
+        assert words in told()
+        assert ("takes" in told()) is (exact_doubts == 0)
 
 
 @pytest.mark.parametrize(("rows", "wins"), [(1, False), (2, False), (3, True)])

@@ -612,7 +612,9 @@ class _Loading:
         changes = {each: getattr(usual, each) for each in ("repack", "flash_attention", "kv_type")}
         ways = (plan.options, exact.fixed or 1), (replace(plan.options, **changes), 1)
         stored = [(stored_costs(plan.target, way, Role.TARGET), width) for way, width in ways]
-        exact_s, usual_s = (None if each is None else each.costs.of(n) for each, n in stored)
+        # What was measured beside other programs says nothing of the difference.
+        known = (each.costs.of(n) if each and each.sure else None for each, n in stored)
+        exact_s, usual_s = known
         longest = min(longest, plan.options.max_rows - 1)
         return price(longest, exact, exact_s, usual_s, drafts=plan.options.max_rows > 1)
 
