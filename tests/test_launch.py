@@ -63,9 +63,8 @@ def test_the_price_of_exact_passes_is_not_told_of_what_was_measured_beside_other
 ) -> None:
     options = LoadOptions(max_rows=4, repack=False)
     plan = LoadPlan(Path("t"), None, {}, (DraftMode("auto"),), 9, options)
-    told: Any = partial(
-        _Loading._price, SimpleNamespace(plan=plan), 3, SafeWidths((1, 2, 3, 4), {})
-    )
+    asked: Any = SimpleNamespace(plan=plan)
+    told = partial(_Loading._price, asked, 3, SafeWidths((1, 2, 3, 4), {}))
     for exact_doubts, usual_doubts, words in (
         (0, 0, "a plain token takes 10.0 ms, and 37.0 ms without --exact"),
         (0, 2, "a plain token takes 10.0 ms, and less without --exact"),

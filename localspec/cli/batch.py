@@ -420,7 +420,8 @@ def summary(tally: Tally, elapsed_s: float, *, resumed: bool = False) -> str:
         tokens = counted(tally.n_tokens, "token")
         parts.append(f"{tokens}{now}, {tally.n_tokens / elapsed_s:.1f} tokens/s")
     if tally.first_error:
-        parts.append(f"the first that failed, {tally.first_error}")
+        which = "the first that failed in this run" if tally.earlier else "the first that failed"
+        parts.append(f"{which}, {tally.first_error}")
     elif resumed and not tally.n_tokens:
         again = "; --retry-failed answers what failed again" if tally.failed else ""
         parts.append(f"all by earlier runs: nothing was left to answer{again}")

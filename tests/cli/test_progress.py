@@ -167,6 +167,8 @@ def test_sentences_are_short() -> None:
     assert text == "30 done, 2 failed, 20 s left, 50.0 tokens/s"
     assert progress_text(Tally(3), 0.0, 0.5, 0.5) == "3 done"
     assert "line 1: empty" in summary(Tally(0, 1, first_error="line 1: empty"), 0.0)
+    told = summary(Tally(1, 1, 9, earlier=1, first_error="line 67: empty"), 1.0, resumed=True)
+    assert "the first that failed in this run, line 67: empty" in told, "an earlier run had others"
     told = summary(Tally(7, 1), 1.0, resumed=True)
     assert told.endswith("nothing was left to answer; --retry-failed answers what failed again")
     assert summary(Tally(7), 1.0, resumed=True).endswith("nothing was left to answer")
