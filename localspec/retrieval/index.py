@@ -3,7 +3,6 @@
 The text is kept, so that what is cited is what was found; vectors of passages stand beside it where a model makes them.
 """
 
-import re
 import shutil
 import sqlite3
 import unicodedata
@@ -108,8 +107,7 @@ _PUT_VECTOR = (
 )
 PassageRow = tuple[int, str, str, str]
 """The number of a passage, the name of its file, its heading and its text."""
-_NAME = re.compile(r"[^\W_][\w.-]{0,39}")
-"""Of an index, in any script, as `str.casefold` writes it."""
+_MOST_NAME = 40
 _MOST_WORDS, _MOST_HITS = 32, 8_000
 """Of a question; passages that are scored, about a microsecond each."""
 # They are in most passages, and say nothing of what a question is about.
@@ -433,15 +431,24 @@ def name_for(path: Path) -> str:
     Raises:
         UsageError: its name has no letter or digit.
     """
-    words = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFKC", path.name).casefold())
-    if not (name := words.strip(".-_")[:40]):
+    words = (each if _may_stand(each) else " " for each in _folded(path.name))
+    if not (name := "-".join("".join(words).split()).strip(".-_")[:_MOST_NAME]):
         raise UsageError(f"no index can be named after {shown(path)}: name one with -n NAME")
     return name
 
 
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def _may_stand(sign: str) -> bool:
+    """Return whether a sign may stand in a name: a letter or digit of any script, a mark on one, or a sign between them."""
+    return sign in "._-" or unicodedata.category(sign)[0] in "LNM"
+
+
 def _path_of(name: str, *, must_exist: bool) -> Path:
     name = unicodedata.normalize("NFKC", name)
-    if not _NAME.fullmatch(name) or name != name.casefold():
+    if name != _folded(name) or not (name[:1].isalnum() and all(map(_may_stand, name))) or len(name) > _MOST_NAME:  # fmt: skip
         raise UsageError(
             f"{name[:40]!r} is not an index name: use small letters, digits, dots and hyphens"
         )

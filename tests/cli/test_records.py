@@ -155,7 +155,7 @@ def test_an_index_without_a_name_is_named_after_its_folder_alone(
     def add(*words: str) -> Done:
         return localspec("index", "add", *words, env=place, cwd=tmp_path)
 
-    for folder in ("日本語", "Übung", "other/My Notes"):
+    for folder in ("日本語", "Übung", "हिन्दी", "other/My Notes"):
         shutil.copytree(notes, tmp_path / folder)
         name = Path(folder).name.casefold()
         if folder != "other/My Notes":

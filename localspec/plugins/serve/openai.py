@@ -17,6 +17,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from localspec.api import ReplyOptions, Request, UsageError
+from localspec.errors import ModelFileError
 from localspec.messages import Infill
 from localspec.models.gguf import read_model
 from localspec.models.tokenizer import vocabulary_of
@@ -157,12 +158,13 @@ def _model(
     does: dict[str, Any] = {}
     with suppress(NotFound):  # it was removed just now
         known = known_model(service, name)
-        file = file_of(target_of(known)) if ready or not unread else None
-        if file is not None and not known.embeds:
-            meta["vocabulary"] = _vocabulary(file, file.stat().st_mtime_ns)
         able = service.capabilities(known)
         takes = ["text", *(kind for word, kind in _MEDIA.items() if word in able)]
         does = {"capabilities": able, "architecture": {"input_modalities": takes}}
+        file = file_of(target_of(known)) if ready or not unread else None
+        if file is not None and not known.embeds:
+            with suppress(ModelFileError, OSError):  # a damaged one is known all the same
+                meta["vocabulary"] = _vocabulary(file, file.stat().st_mtime_ns)
     return {**openai, **anthropic, "status": status, **({"meta": meta} if meta else {}), **does}
 
 

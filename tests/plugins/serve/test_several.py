@@ -61,6 +61,10 @@ def test_each_answers_by_itself_and_its_state_and_figures_are_told(
         assert "meta" not in third
         third = server.client.get("/v1/models/third").json()
         assert [*third["meta"]] == ["vocabulary"]
+        (tmp_path / "third.gguf").write_bytes(b"GGUF")
+        monkeypatch.setattr(openai, "file_of", lambda _: tmp_path / "third.gguf")
+        damaged = server.client.get("/v1/models/third").json()
+        assert (damaged["id"], "meta" in damaged) == ("third", False)
         health = server.client.get("/health").json()
         assert (health["status"], health["model"]) == ("ok", "a-pair")
         figures = {"status": "loaded", "running": 0, "waiting": 0}
