@@ -59,7 +59,7 @@ BACKENDS = {
     "metal": BackendKind("Metal", ("-DGGML_METAL=ON",), frozenset({"metal", "mtl"}), 8, False),
     "rocm": BackendKind("ROCm", ("-DGGML_HIP=ON",), frozenset({"rocm", "hip"}), 60, False),
     "vulkan": BackendKind("Vulkan", ("-DGGML_VULKAN=ON",), frozenset({"vulkan"}), 21, True),
-    CPU: BackendKind("the CPU", (), frozenset({CPU}), 6, True),
+    CPU: BackendKind("the CPU", (), frozenset({CPU}), 4, True),
 }
 
 

@@ -32,6 +32,8 @@ from localspec.storage.paths import shown
 
 _NEW = ".new-"
 _PACKAGE = "llama-cpp-python"
+_FILE = Path(__file__).with_name("libraries_only.cmake")  # says why
+_LIBRARIES_ONLY = f"-DCMAKE_PROJECT_INCLUDE={shlex.quote(str(_FILE))}"
 _DONE = re.compile(r"\[(\d+)/(\d+)\]")  # as ninja counts
 _LEAST_STEPS = 20  # checks of a compiler are counted in the same way, up to a few
 _LONGEST_S, _TRIAL_S = 6 * 3600.0, 600.0
@@ -84,7 +86,7 @@ def steps(plan: SetupPlan, version: str, work: Path) -> list[Step]:
         index = ("--only-binary=:all:", "--index-url", plan.wheels)
         return [Step("fetching", (*pip, *index, wanted), variables), trying]
     # Of two values CMake takes the last: the user's, but not against what was requested.
-    words = (*plan.defaults, os.environ.get("CMAKE_ARGS", ""), *plan.options)
+    words = (_LIBRARIES_ONLY, *plan.defaults, os.environ.get("CMAKE_ARGS", ""), *plan.options)
     variables |= {"CMAKE_ARGS": " ".join(filter(None, words)), **plan.variables}
     return [Step("compiling", (*pip, "--no-binary", _PACKAGE, wanted), variables), trying]
 

@@ -532,7 +532,7 @@ def test_what_doctor_finds(bare_machine: dict[str, str], stored: Path, tmp_path:
         ("", "", 0, ["no GPU was found"]),
         ("--for cpu", "", 0, ["already built in"]),
         ("--for cuda --yes", "", "install nvcc (the CUDA toolkit)", ["CUDA"]),
-        ("--dry-run --for cuda --rpc", "", 0, ["CUDA", "first install nvcc", "CMAKE_ARGS='-DGGML_CUDA=ON -DGGML_RPC=ON'", "NEW"]),
+        ("--dry-run --for cuda --rpc", "", 0, ["CUDA", "first install nvcc", "libraries_only.cmake -DGGML_CUDA=ON -DGGML_RPC=ON'", "NEW"]),
         ("--dry-run --for cuda", "it has less", 0, ["CUDA; it has less", "-DLESS=ON", "NEW"]),
     ],
 )  # fmt: skip

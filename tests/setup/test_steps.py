@@ -1,6 +1,7 @@
 """Making a build beside the one in use, trying it, and what is left when that fails."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -100,14 +101,18 @@ def test_the_words_of_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert compiling.command[:5] == (sys.executable, "-P", "-m", "pip", "install")
     assert compiling.command[-1] == "llama-cpp-python==1.2.3"
     assert {"--no-binary", str(tmp_path / "site")} <= set(compiling.command)
-    assert compiling.variables["CMAKE_ARGS"] == "-DGGML_CUDA=ON"
+    only, gpu = shlex.split(compiling.variables["CMAKE_ARGS"])
+    assert gpu == "-DGGML_CUDA=ON"
+    assert (
+        "LLAMA_BUILD_COMMON OFF" in Path(only.removeprefix("-DCMAKE_PROJECT_INCLUDE=")).read_text()
+    )
     assert compiling.variables["CUDACXX"] == "/n"
     assert trying.variables[BUILD_VARIABLE] == str(tmp_path / "site")
     monkeypatch.setenv("CMAKE_ARGS", "-DGGML_CUDA=OFF -DLESS=OFF")
     compiling = steps(replace(CUDA, defaults=("-DLESS=ON",)), "1.2.3", tmp_path)[0]
     # Of two values CMake takes the last.
-    words = "-DLESS=ON -DGGML_CUDA=OFF -DLESS=OFF -DGGML_CUDA=ON"
-    assert compiling.variables["CMAKE_ARGS"] == words
+    words = ["-DLESS=ON", "-DGGML_CUDA=OFF", "-DLESS=OFF", "-DGGML_CUDA=ON"]
+    assert shlex.split(compiling.variables["CMAKE_ARGS"])[1:] == words
     wheels = SetupPlan("CUDA", "cuda", wheels="https://wheels.example/cuda")
     fetching = steps(wheels, "1.2.3", tmp_path)[0]
     assert {"--only-binary=:all:", "https://wheels.example/cuda"} <= set(fetching.command)
