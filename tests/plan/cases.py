@@ -15,23 +15,17 @@ TABLE = Path(__file__).with_name("golden.jsonl")
 class Case:
     """A row's question, as the table has it; a new one is a row without an answer.
 
-    Args:
-        name: says what is special about it; each is there once.
-        machine: of `MACHINES`.
-        launch: fields of `LaunchOptions`; those of `LoadOptions` stand in `load`.
-        here: models of the registry that are on the machine; with a `+` their mmproj file, too.
-        wish: `parallel`, `roomy`, `least_ctx` and `others`, where they are not the usual ones.
-        costs: seconds of passes by widths, by the model's name and its role; with a third item, how often they are doubted.
-        command: whose words are the answer (`pull`, `doctor`, `recommend`, `choices` or `list`), with its flags; else it is a plan.
+    `launch` has fields of `LaunchOptions`, with those of `LoadOptions` in `load`; `wish` has `parallel`, `roomy`, `least_ctx`
+    and `others`; `costs` are seconds of passes by widths, by the model's name and its role, and how often they are doubted.
     """
 
-    name: str
-    machine: str
+    name: str  # says what is special about it; each is there once
+    machine: str  # of `MACHINES`
     launch: Mapping[str, Any] = field(default_factory=dict)
-    here: tuple[str, ...] = ()
+    here: tuple[str, ...] = ()  # models of the registry; with a `+` their mmproj file, too
     wish: Mapping[str, Any] = field(default_factory=dict)
     costs: Mapping[str, Any] = field(default_factory=dict)
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # whose words are the answer, with its flags; else it is a plan
 
 
 def _case(line: str) -> Case:

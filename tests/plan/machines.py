@@ -9,17 +9,10 @@ GB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Computer:
-    """A machine; sizes in bytes.
+    """A machine; sizes in bytes."""
 
-    Args:
-        total: all RAM.
-        free: what is free of it; None where the system does not tell.
-        gpus: its devices beside the CPU.
-        copied_per_s: how many bytes it copies in a second.
-    """
-
-    total: int
-    free: int | None
+    total: int  # all RAM
+    free: int | None  # None where the system does not tell
     gpus: tuple[Device, ...] = ()
     copied_per_s: float = 12e9
 
@@ -55,5 +48,6 @@ MACHINES = {
     "128 GB": _ram(128, 120, copied_per_s=40e9),
     "128 GB, two GPUs of 80": _ram(128, 120, _gpu(0, 79, 80), _gpu(1, 79, 80)),
     "8 GB, worker of 24": _ram(8, 5.6, _gpu(0, 23, 24, "RPC")),
+    "32 GB, worker of 24, GPU of 24": _ram(32, 27, _gpu(0, 23, 24, "RPC"), _gpu(0, 23, 24)),
     "16 GB, free unknown": Computer(16 * GB, None),
 }

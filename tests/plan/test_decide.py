@@ -6,13 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from localspec.calibration.calibrated import StoredCosts
 from localspec.decoding.model import Role
-from localspec.errors import MemoryShort, NoRoom
+from localspec.errors import MemoryShort
 from localspec.llama.devices import Device
-from localspec.messages import Held
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.plan.decide import Refusal, Wish, decide
 from localspec.plan.facts import Facts, gather
@@ -25,7 +22,6 @@ from tests.plan.golden import TableCosts
 
 GB, MB = 1 << 30, 1 << 20
 PLENTY = 64 * GB
-ON_CPU = LoadOptions(gpu_layers=0)
 
 
 def gpu(free_bytes: int) -> Device:
@@ -80,35 +76,6 @@ def test_no_context_shrinks_below_1024_tokens() -> None:
     assert isinstance(refusal.error, MemoryShort)
 
 
-@pytest.mark.parametrize("layers", [0, 9, 33, 99])
-def test_layers_that_the_user_sends_to_a_gpu_stay_as_many(layers: int) -> None:
-    load = LoadOptions(gpu_layers=layers)
-    found = plan(PLENTY, [gpu(80 * GB)], load=load)
-    assert found.options.gpu_layers == layers
-    pair = plan(PLENTY, [gpu(80 * GB)], ("big.gguf", "small.gguf"), load=load)
-    assert pair.draft_options is not None
-    assert (pair.options.gpu_layers, pair.draft_options.gpu_layers) == (layers, layers)
-
-
-def test_layers_for_a_gpu_that_is_not_there_are_noted() -> None:
-    (note,) = plan(PLENTY, load=LoadOptions(gpu_layers=9)).notes
-    assert note.startswith("--gpu-layers 9 puts none on a GPU")
-    assert plan(PLENTY, load=ON_CPU).notes == ()
-    assert plan(PLENTY, [gpu(80 * GB)], load=LoadOptions(gpu_layers=9)).notes == ()
-
-
-@pytest.mark.parametrize(("parallel", "has_room"), [(1, True), (8, True), (16, False)])
-def test_sequences_that_fit_alone_have_room_beside_others_or_are_refused(
-    parallel: int, has_room: bool
-) -> None:
-    """There are 4.2 GB of weights, and 0.5 GB a sequence: context and layers are the same in each case."""
-    found = decided(10 * GB, load=ON_CPU, parallel=parallel, others=Held({"RAM": 9 * GB}))
-    assert isinstance(found, LoadPlan) is has_room
-    if isinstance(found, Refusal):
-        assert isinstance(found.error, NoRoom)
-        assert "big.gguf has less room" in str(found.error)
-
-
 def test_a_gpu_keeps_room_for_the_experts_of_a_layer_where_those_are_on_the_cpu() -> None:
     load, names = LoadOptions(cpu_moe=True), ("experts.gguf",)
     all_layers = plan(PLENTY, [gpu(80 * GB)], names, load)
@@ -124,13 +91,6 @@ def test_a_draft_model_is_on_a_gpu_whole_or_not_at_all() -> None:
     found = plan(PLENTY, [gpu(half)], names)
     assert found.draft_options is not None
     assert (found.options.gpu_layers, found.draft_options.gpu_layers) == (33, 0)
-
-
-@pytest.mark.parametrize(
-    ("least", "n_ctx"), [(4096, None), (4097, 4097), (6000, 6000), (1 << 20, 1 << 17)]
-)
-def test_a_prompt_has_its_context_up_to_what_was_trained(least: int, n_ctx: int | None) -> None:
-    assert plan(PLENTY, least_ctx=least).options.n_ctx == n_ctx
 
 
 def test_a_conversation_grows_only_where_the_usual_context_fits_whole() -> None:
@@ -178,27 +138,3 @@ def test_costs_are_those_of_models_that_are_loaded_so() -> None:
         decide(replace(gathered(launch, PAIR), free=free, costs=known), Wish(launch)), LoadPlan
     )
     assert known.asked == [(Role.TARGET, 33), (Role.DRAFT_MODEL, 4)]
-
-
-@pytest.mark.parametrize(
-    ("more", "card", "expected"),
-    [
-        ({}, False, ()),
-        ({}, True, ("CUDA0",)),
-        ({"draft_devices": ("RPC0",)}, True, ("RPC0",)),
-        ({"draft_gpu_layers": 2}, False, ("RPC0",)),
-    ],
-)
-def test_what_drafts_for_a_worker_stays_here_unless_it_is_placed(
-    more: dict[str, Any], card: bool, expected: tuple[str, ...]
-) -> None:
-    worker = Device("RPC0", "127.0.0.1:50052", PLENTY, PLENTY, "GPU", 0, "RPC")
-    launch = LaunchOptions(target="big.gguf", draft_model="small.gguf", **more)
-    facts = replace(
-        gathered(launch, ("big.gguf", "small.gguf")),
-        free=FreeMemory(PLENTY, (worker, gpu(PLENTY)) if card else (worker,)),
-    )
-    found = decide(facts, Wish(launch))
-    assert isinstance(found, LoadPlan), found
-    assert found.draft_options is not None
-    assert facts.free.names(found.draft_options) == expected
