@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from localspec.bounded_process import BoundedProcess
-from localspec.calls import Tool
-from localspec.calls.policy import CallPolicy, OfferedCalls
 from localspec.errors import UsageError
-from localspec.grammar import Grammars, require_sound
+from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
 from tests.chat.test_calls import HERMES_FORM, XML_FORM
-from tests.grammar.answers import ByteVocabulary, passes
+from tests.grammar.answers import passes
+from tests.grammar.test_tools import call, calls_of, tool
 from tests.support.processes import alive
 from tests.support.told import KINDS, environment, told, told_compiler
 from tests.waiting import until
@@ -87,22 +86,13 @@ def test_what_is_known_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("form", [HERMES_FORM, XML_FORM])
 @pytest.mark.parametrize("what", KINDS)
 def test_a_tool_that_ends_the_compiler_is_loosened_alone(form: Any, what: str) -> None:
-    schema = {"type": "object", "properties": {"a": told(what)}, "required": ["a"]}
-    good = Tool("good", {"type": "object", "properties": {"n": {"enum": [1]}}, "required": ["n"]})
-    tools = [Tool("bad", schema), good]
-    offer = CallPolicy().offer(["bad", "good"], [])
-    grammars = Grammars(ByteVocabulary())
-    calls = grammars.of_calls(OfferedCalls(form, tools, offer))
-    call = {
-        HERMES_FORM: '<tool_call>\n{{"name": "{}", "arguments": {{"{}": {}}}}}\n</tool_call>',
-        XML_FORM: "<tool_call>\n<function={}>\n<parameter={}>\n{}\n</parameter>\n</function>\n</tool_call>",
-    }[form]
-    value = "anything" if form is XML_FORM else '"anything"'
-    assert passes(calls, call.format("bad", "a", value))
-    assert passes(calls, call.format("good", "n", 1))
-    assert not passes(calls, call.format("good", "n", 2))
+    argument, good = {"a": told(what)}, tool("good", {"n": {"enum": [1]}})
+    calls = calls_of(form, tool("bad", argument), good)
+    assert passes(calls, call(form, "bad", a="anything"))
+    assert passes(calls, call(form, "good", n=1))
+    assert not passes(calls, call(form, "good", n=2))
     with pytest.raises(UsageError, match="tool bad: "):
-        grammars.of_calls(OfferedCalls(form, [Tool("bad", schema, strict=True), good], offer))
+        calls_of(form, tool("bad", argument, strict=True), good)
 
 
 def test_a_compiler_ends_with_a_program_that_is_killed() -> None:

@@ -8,7 +8,7 @@ import pytest
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
-from tests.grammar.answers import takes, takes_value, texts
+from tests.grammar.answers import takes, texts
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,3 @@ def test_what_is_not_kept_is_refused() -> None:
 def test_a_wrong_regex_is_named_without_a_place_in_another_grammar() -> None:
     with pytest.raises(UsageError, match=r"^the regex is wrong: unclosed group$"):
         require_sound(ReplyOptions(regex="ab(c"))
-
-
-def test_lengths_hold_beside_patterns_and_formats() -> None:
-    schema = {"type": "string", "pattern": "^a*b?$", "minLength": 2, "maxLength": 3}
-    assert [takes_value(each, schema) for each in ("a", "aa", "aab", "aaab")] == [
-        False, True, True, False,
-    ]  # fmt: skip
-    both = {"type": "string", "format": "date", "pattern": "^2"}
-    assert takes_value("2024-02-28", both)
-    assert not takes_value("1999-02-28", both)
-    assert not takes_value("2024-02-30", both)
-    assert takes_value("anything", {"type": "string", "format": "no such format"})
