@@ -125,8 +125,6 @@ def test_escape_is_read_as_it_is_written_too() -> None:
         (gate, r"log in as CORP\bob, CORP\carl", "log in as [masked: account], [masked: account]"),
         (gate, r"C:\nico C:\new", r"C:[masked: name] C:\new"),
         (gate, '"a tick"', "\"a [masked: in 'quotes' /]\""),
-        (usual, r"\token = Abcd1234-xyz", r"\token = [masked: password]"),
-        (usual, r"mail:\nann@example.org", r"mail:\n[masked: e-mail address]"),
     ):
         assert reader.cleaned(text) == visible
     assert "aB3dE5" not in usual.cleaned(r"C:\npm_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5")
