@@ -113,21 +113,6 @@ def test_exports_have_every_branch_call_and_figure(history: History) -> None:
     assert "## Assistant · m (cut)\n\nThe Rh" in as_markdown(stored, branch)
 
 
-@pytest.mark.parametrize("acts", ["{", "3", '{"calls": 3}', '{"calls": [{}]}', "[" * 5000])
-def test_acts_that_another_program_wrote_are_one_line(tmp_path: Path, acts: str) -> None:
-    history = History(tmp_path)
-    number, _ = add_calls(history)
-    history.close()
-    with closing(sqlite3.connect(tmp_path / "history.db")) as file:
-        file.execute("UPDATE message SET acts = ? WHERE id = 2", (acts,))
-        file.commit()
-    history = History(tmp_path)
-    with pytest.raises(HistoryError, match="delete its conversation"):
-        history.branch(number)
-    history.delete(number)
-    history.close()
-
-
 # As localspec wrote it when a message was a text: words, and files behind them.
 BEFORE = r"""
 INSERT INTO conversation VALUES (1, 'sum @a', 'Be brief.', 'p', '', 1.0, 2.0, NULL);
@@ -371,9 +356,9 @@ def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path
 
 def test_a_long_conversation_can_be_deleted(history: History) -> None:
     number, parent = history.create(), None
-    for index in range(1500):
+    for index in range(1100):  # more than SQLite lets triggers nest
         parent = history.add_user(number, parent, Message.user(f"message {index}"))
-    assert len(history.branch(number)) == 1500
+    assert len(history.branch(number)) == 1100
     for act in (lambda: history.show(number, 9999), lambda: history.resume_reply(9999)):
         with pytest.raises(HistoryError, match="message 9999 is no longer in the history"):
             act()

@@ -1,5 +1,6 @@
-"""A synthetic target's logits are the original's: bit for bit with more layers, up to rounding with more channels."""
+"""A synthetic target's logits are the original's: bit for bit with more layers, up to rounding with more channels or M-RoPE; made encoders are of it."""
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -7,11 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lab.synthetic.gguf_layout import read_layout
 from lab.synthetic.heavier import heavier
 from lab.synthetic.wider import wider
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
+from localspec.models.gguf import read_header
 from localspec.options import LoadOptions
+from tests.support.encoders import KINDS
 
 TEXT = "The quick brown fox jumps over the lazy dog, and nobody asks the dog why. " * 4
 OPTIONS = LoadOptions(n_ctx=256, threads=1, gpu_layers=0, max_rows=4)
@@ -39,3 +43,22 @@ def test_heavier_and_wider_targets_compute_the_same(smollm2_path: Path, tmp_path
     for options in (OPTIONS, OPTIONS.exact()):
         assert np.array_equal(rows(smollm2_path, options), rows(heavy, options))
     assert_nearly_alike(rows(wider(smollm2_path, 2, tmp_path)), rows(smollm2_path))
+
+
+@pytest.mark.slow
+def test_a_target_with_m_rope_computes_what_the_other_does_of_a_text(
+    seeing_models: Callable[[str], tuple[Path, Path]],
+) -> None:
+    assert_nearly_alike(*(rows(seeing_models(kind)[0]) for kind in ("grid", "tiles")))
+
+
+def test_an_encoder_is_small_and_of_its_target(
+    seeing_models: Callable[[str], tuple[Path, Path]],
+) -> None:
+    for kind in KINDS:
+        target, encoder = seeing_models(kind)
+        header = read_header(encoder)
+        assert header.architecture == "clip"
+        assert encoder.stat().st_size < 4 << 20
+        assert {576} & {side for each in read_layout(encoder).tensors for side in each.shape}
+        assert read_header(target).architecture == ("qwen2vl" if kind == "grid" else "llama")

@@ -56,7 +56,10 @@ def disk() -> Iterator[Path]:
         shutil.rmtree(place.parent)
 
 
-@pytest.fixture(params=["root", "nobody"])
+ROOT, NOBODY = "root", "nobody"
+
+
+@pytest.fixture(params=[ROOT, NOBODY])
 def user(request: pytest.FixtureRequest, disk: Path) -> dict[str, str]:
     """Variables by which a command runs as a user, with data on a disk."""
     (disk.parent / "config").mkdir(mode=0o777)
@@ -64,7 +67,7 @@ def user(request: pytest.FixtureRequest, disk: Path) -> dict[str, str]:
         "LOCALSPEC_DATA_DIR": str(disk / "data"),
         "LOCALSPEC_CONFIG_DIR": f"{disk}/../config",
     }
-    return folders | ({USER: "65534"} if request.param == "nobody" else {})
+    return folders | ({USER: "65534"} if request.param == NOBODY else {})
 
 
 def own(disk: Path, user: dict[str, str]) -> None:
@@ -94,8 +97,14 @@ READERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("log", ["a log", "a log without its index", "no log"])
-@pytest.mark.parametrize("state", ["full", "read-only"])
+@pytest.mark.parametrize(
+    ("state", "log", "user"),
+    [
+        ("full", "a log", ROOT), ("full", "a log without its index", NOBODY), ("full", "no log", ROOT),
+        ("read-only", "a log", NOBODY), ("read-only", "a log without its index", ROOT), ("read-only", "no log", NOBODY),
+    ],
+    indirect=["user"],
+)  # fmt: skip
 def test_what_is_whole_is_read(
     disk: Path, tmp_path: Path, user: dict[str, str], state: str, log: str
 ) -> None:

@@ -17,7 +17,7 @@ from localspec.storage.files import (
     write_atomic,
 )
 from localspec.storage.locks import locked, try_lock
-from localspec.storage.paths import config_dir, data_dir, shown
+from localspec.storage.paths import config_dir, data_dir, first_time, shown
 from tests.support.checks import refuses
 
 
@@ -134,3 +134,15 @@ def test_an_impossible_folder(value: str, tmp_path: Path, monkeypatch: pytest.Mo
     refuses("set LOCALSPEC_DATA_DIR to a directory", data_dir)
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", "~nobody-of-this-name/x")
     refuses("set LOCALSPEC_CONFIG_DIR to a directory", config_dir)
+
+
+def test_notices_that_an_earlier_version_noted_are_not_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    assert first_time("one")
+    assert not first_time("one")
+    (tmp_path / "notices_shown").rename(tmp_path / "told")
+    assert not first_time("one")
+    assert first_time("two")
+    assert not (tmp_path / "told").exists()
