@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.calibration.calibrated import StoredCosts
+from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished, RoundDone
 from localspec.chat.request import Request
 from localspec.cli.output import RunOutcome
@@ -30,20 +31,32 @@ from tests.support.machines import with_what_is_known
 from tests.tui.answers import save_reply
 from tests.waiting import until
 
-pytestmark = pytest.mark.weights
-
 LIST = "(red, green, blue, yellow, orange, purple, ){5}"
 COLOURS = "Colours: red, green, blue, yellow, orange, purple, red"
 
 
+def opened(model: Path, draft: str = "lookup:3") -> Assistant:
+    launch = LaunchOptions(
+        target=str(model), draft=draft, load=LoadOptions(n_ctx=1024, threads=1), fit=False
+    )
+    return load(make_plan(launch), observe=Telemetry().observe).assistant
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model of some kilobytes, in a data directory of the test's own where replies are recorded."""
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
+    return tiny_models.write_llama(tmp_path / "model.gguf")
+
+
+@pytest.mark.weights
 def test_every_place_has_the_same_figure(
     six_layers_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path)))
     monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
-    options = LoadOptions(n_ctx=1024, threads=1)
-    launch = LaunchOptions(target=str(six_layers_path), draft="lookup:3", load=options)
-    assistant = load(make_plan(launch), observe=Telemetry().observe).assistant
+    assistant = opened(six_layers_path)
     greedy = ReplyOptions(SamplingParams(temperature=0), max_tokens=48, seed=1, regex=LIST)
     ratios = []
     saved = SavedConversation(History(tmp_path / "history"))
@@ -84,18 +97,9 @@ def test_every_place_has_the_same_figure(
 
 @pytest.mark.parametrize(("draft", "known"), [("lookup:3", False), ("off", None)])
 def test_every_place_says_why_there_is_no_figure(
-    six_layers_path: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    draft: str,
-    known: bool | None,
+    tiny: Path, tmp_path: Path, draft: str, known: bool | None
 ) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path)))
-    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
-    launch = LaunchOptions(
-        target=str(six_layers_path), draft=draft, load=LoadOptions(n_ctx=1024, threads=1)
-    )
-    assistant = load(make_plan(launch), observe=Telemetry().observe).assistant
+    assistant = opened(tiny, draft)
     greedy = ReplyOptions(SamplingParams(temperature=0), max_tokens=16, seed=1, regex=LIST)
     *_, done = assistant.stream(COLOURS, greedy)
     assistant.close()
@@ -120,17 +124,11 @@ def test_every_place_says_why_there_is_no_figure(
 
 
 def test_what_was_measured_before_tells_what_a_fixed_way_of_drafting_gained(
-    six_layers_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path)))
-    monkeypatch.setattr(
-        "localspec.launch.load.stored_costs",
-        lambda *_: StoredCosts(PassCosts((1, 4), (0.004, 0.006))),
-    )
-    launch = LaunchOptions(
-        target=str(six_layers_path), draft="lookup:3", load=LoadOptions(n_ctx=1024, threads=1)
-    )
-    assistant = load(make_plan(launch)).assistant
+    stored = StoredCosts(PassCosts((1, 4), (0.004, 0.006)))
+    monkeypatch.setattr("localspec.launch.load.stored_costs", lambda *_: stored)
+    assistant = opened(tiny)
     greedy = ReplyOptions(SamplingParams(temperature=0), max_tokens=16, seed=1, regex=LIST)
     reply = assistant.reply(COLOURS, greedy)
     assistant.close()
@@ -140,13 +138,12 @@ def test_what_was_measured_before_tells_what_a_fixed_way_of_drafting_gained(
 
 @pytest.mark.parametrize(("text", "why"), [("[[[", "config.toml"), ("", None)])
 def test_a_model_that_is_loaded_while_the_settings_are_unusable_says_that_nothing_is_recorded(
-    text: str, why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, why: str | None, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "config.toml").write_text(text)
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
-    model = tiny_models.write_llama(tmp_path / "model.gguf")
-    plan = make_plan(LaunchOptions(target=str(model), draft="off", load=LoadOptions(n_ctx=64)))
-    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    tiny.with_name("config.toml").write_text(text)
+    plan = make_plan(LaunchOptions(target=str(tiny), draft="off", load=LoadOptions(n_ctx=64)))
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "off")
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tiny.parent))
     assistant = load(plan, observe=Telemetry().observe).assistant
     assistant.close()
     notes = [each for each in assistant.notes if "not recorded" in each]

@@ -70,6 +70,7 @@ def test_neither_text_nor_ids_are_written_by_default(tmp_path: Path) -> None:
 def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: bool) -> None:
     with recording(tmp_path, Switch(text=True)) as talk:
         talk.reply(rounds=400, n_prompt=10)
+    before = read_records(tmp_path).replies
     earlier = ("replies.jsonl", "telemetry.db", "telemetry.db-wal", "telemetry.db-1.spool")
     for name in earlier:
         (tmp_path / name).write_bytes(b"a secret")
@@ -78,6 +79,7 @@ def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: boo
     assert_no_text(found)
     assert b"a secret" not in found
     assert (b"qwen-target" in found) is only_text
+    assert read_records(tmp_path).replies == (before if only_text else {})
     assert not any((tmp_path / name).exists() for name in earlier)
     (tmp_path / FILE).write_bytes(b"secret, and no record: " * 400)
     assert wipe(tmp_path), "also what is damaged"

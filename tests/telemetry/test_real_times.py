@@ -24,16 +24,14 @@ def recorded(folder: Path) -> list[ReplyRecord]:
     return list(read_records(directory).replies.values()) if directory.exists() else []
 
 
-@pytest.mark.parametrize("draft", ["off", "lookup", "model"])
 def test_stage_times_add_up_to_the_wall_time_around_the_whole_answer(
-    draft: str, smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With passes of both models; `test_generation` has the stages of a round, whatever drafts."""
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path)))
     monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
-    path = str(smollm2_path)
-    draft_model = path if draft == "model" else None
-    options = LoadOptions(n_ctx=1024, threads=1)
-    launch = LaunchOptions(target=path, draft_model=draft_model, draft=draft, load=options)
+    path, options = str(smollm2_path), LoadOptions(n_ctx=1024, threads=1)
+    launch = LaunchOptions(target=path, draft_model=path, draft="model", load=options)
     assistant = load(make_plan(launch), observe=Telemetry().observe).assistant
     off: list[float] = []
     # What is left out shows in every answer; what a busy machine adds between two lines, not in all of them.
