@@ -210,7 +210,7 @@ class UncachedModel(CachedModel):
 def check_request(model: CachedModel, tokens: Sequence[int], rows: int) -> None:
     assert len(tokens) <= model.n_ctx, f"{len(tokens)} tokens asked of n_ctx {model.n_ctx}"
     assert 0 <= rows <= len(tokens), f"{rows} rows asked of {len(tokens)} tokens"
-    assert all(token < model.n_vocab for token in tokens), "an id outside the vocabulary"
+    assert max(tokens, default=0) < model.n_vocab, "an id outside the vocabulary"
 
 
 Model = CachedModel

@@ -8,6 +8,7 @@ import pytest
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.gain import Gain, GainMeter, together
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
+from tests.support.checks import there
 
 # A target pass costs 1 s a round and half a second more for every drafted token.
 TARGET = PassCosts((1, 2, 4), (1.0, 1.5, 2.5))
@@ -38,9 +39,7 @@ def gain_of(
 
 
 def ratio(rounds: list[Round], prefill_s: float = 0.0, costs: PassCosts | None = TARGET) -> float:
-    gain = gain_of(rounds, prefill_s, costs)
-    assert gain is not None
-    return gain.ratio
+    return there(gain_of(rounds, prefill_s, costs)).ratio
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -84,8 +83,7 @@ def test_the_interval_holds_the_truth_in_19_of_20_answers() -> None:
     rng, held = random.Random(1), 0
     for _ in range(400):
         plain = [slower(PLAIN, rng.lognormvariate(0, 0.3)) for _ in range(12)]
-        gain = gain_of([*ROUNDS[:2], *plain])
-        assert gain is not None
+        gain = there(gain_of([*ROUNDS[:2], *plain]))
         true = (6 + 12) * 1.046  # the mean of such noise
         low, high = gain.interval
         held += low <= true / gain.spent_s <= high
@@ -94,12 +92,10 @@ def test_the_interval_holds_the_truth_in_19_of_20_answers() -> None:
 
 def test_answers_together_are_weighed_by_their_seconds() -> None:
     gains = [Gain(12.0, 10.0, 0.1), *[Gain(0.5 + at / 3, 1.0, 0.1) for at in range(4)]]
-    whole = together(gains)
-    assert whole is not None
+    whole = there(together(gains))
     assert whole.ratio == pytest.approx(16 / 14)
     assert not whole.is_clear
     assert together(gains[:4]) is None, "too few"
-    sure = together([Gain(1.2 + at / 100, 1.0, 0.0) for at in range(6)])
-    assert sure is not None
+    sure = there(together([Gain(1.2 + at / 100, 1.0, 0.0) for at in range(6)]))
     assert sure.is_clear
     assert sure.interval[0] < sure.ratio < sure.interval[1]

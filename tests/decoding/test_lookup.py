@@ -34,6 +34,7 @@ from localspec.options import SamplingParams
 from localspec.plugins.store.drafter import PastSource, StoreDrafter
 from localspec.plugins.store.token_log import TokenLog
 from tests.decoding.worlds import FLAT, SaidTwice, SomeResidues, random_world, reference, seeds
+from tests.support.checks import there
 from tests.toy import GREEDY, SAMPLED, CachedModel, random_table, run_to_end
 
 Q4_K_M = PassCosts(
@@ -214,14 +215,12 @@ def test_what_a_text_is_expected_to_be_like_is_looked_up_from_its_first_tokens()
 def test_a_long_match_is_worth_a_pass_and_a_short_one_is_not_and_none_is_forecast() -> None:
     verify_s = [Q4_K_M.of(width) for width in range(1, 33)]
     drafter = following(COPIED, known=50)
-    long = drafter.forecast(COPIED)
-    assert long is not None
+    long = there(drafter.forecast(COPIED))
     assert long == drafter.forecast(COPIED), "a forecast changes nothing"
     length, rate = best_length(long.chances, verify_s)
     assert length == 15, "where 16 cost less than 12"
     assert rate > 1.1 / Q4_K_M.of(1)
-    short = following(text := [*COPIED[:41], 100, 101]).forecast(text)
-    assert short is not None
+    short = there(following(text := [*COPIED[:41], 100, 101]).forecast(text))
     assert best_length(short.chances, verify_s)[0] == 0
     assert short.step_s == short.start_s == 0.0
     assert following(list(range(40))).forecast([39]) is None

@@ -25,6 +25,7 @@ from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.sampling import candidates
 from localspec.llama.token_map import TokenMap
 from localspec.options import SamplingParams
+from tests.support.checks import there
 from tests.toy import (
     GREEDY,
     CachedModel,
@@ -192,11 +193,8 @@ def in_window(model: CachedModel) -> ModelDrafter:
 
 def lag(drafter: ModelDrafter, tokens: Sequence[int]) -> int:
     """Return by how many tokens the draft model is behind, as its forecast charges them."""
-    forecast = drafter.forecast(tokens)
-    assert forecast is not None
-    return next(
-        n for n in range(1, 400) if CHEAP.of(n) - CHEAP.of(1) == pytest.approx(forecast.start_s)
-    )
+    start_s = there(drafter.forecast(tokens)).start_s
+    return next(n for n in range(1, 400) if CHEAP.of(n) - CHEAP.of(1) == pytest.approx(start_s))
 
 
 def sees(drafter: ModelDrafter, model: CachedModel, tokens: Sequence[int]) -> int:
@@ -276,12 +274,10 @@ def test_heads_draft_no_further_than_they_can_and_a_block_counts_as_one_pass(
     heads.in_one_pass = in_one_pass
     drafter = HeadsDrafter(heads, SharedIds(6), (), CHEAP)
     assert drafter.forecast([3] * 2) is None
-    forecast = drafter.forecast([3] * 20)
-    assert forecast is not None
+    forecast = there(drafter.forecast([3] * 20))
     assert len(forecast.chances) == heads.longest
     assert [forecast.passes(length) for length in (0, 1, 4)] == [0, 1, 1 if in_one_pass else 4]
-    worth = Plan(drafter, 4, 900.0, forecast, [0.001] * 5).worth()
-    assert worth is not None
+    worth = there(Plan(drafter, 4, 900.0, forecast, [0.001] * 5).worth())
     assert worth.add(0.5) is in_one_pass, "a further token of a block takes no pass"
     draft = propose(drafter, heads, [3] * 20, 9)
     assert draft.tokens == (3,) * heads.longest
@@ -291,20 +287,16 @@ def test_heads_draft_no_further_than_they_can_and_a_block_counts_as_one_pass(
 
 def test_a_forecast_is_of_the_chances_as_the_text_is() -> None:
     drafter = drafting()
-    first = drafter.forecast([3] * 20)
-    assert first is not None
+    first = there(drafter.forecast([3] * 20))
     assert first == drafter.forecast([3] * 20), "no side effects"
     assert first.step_s == CHEAP.of(1)
     assert first.start_s == pytest.approx(CHEAP.of(20) - CHEAP.of(1))
     settled(drafter, accepted=0, pass_s=0.004, count=60)
-    later = drafter.forecast([3] * 20)
-    assert later is not None
+    later = there(drafter.forecast([3] * 20))
     assert later.chances[0] < 0.6 * first.chances[0]
     assert later.step_s == pytest.approx(0.004, rel=0.1)
     settled(drafter, accepted=3)
-    again = drafter.forecast([3] * 20)
-    assert again is not None
-    assert again.chances[0] > first.chances[0]
+    assert there(drafter.forecast([3] * 20)).chances[0] > first.chances[0]
     assert drafting().forecast([*[3] * 19, 6]) is None, "after an id that is not shared"
     unknown = drafting(None)
     settled(unknown, accepted=1)

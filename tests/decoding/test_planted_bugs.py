@@ -35,7 +35,7 @@ from tests.decoding.worlds import (
     token_map,
 )
 from tests.llama.test_token_map import check_reading
-from tests.support.planting import Bug, plant, table
+from tests.support.planting import Bug, plant, table_of
 from tests.toy import CachedModel
 
 pytestmark = pytest.mark.slow
@@ -79,67 +79,8 @@ FUNCTIONS = (
     Scheduler._end_cancelled, MappedIds.row, MappedIds.next, MappedIds.spell, MappedIds.read, MappedIds._return_to,
     TokenMap._join,
 )  # fmt: skip
-BUGS = table(
-    """
-    verify
-        bonus row off by one | index 4 | _ - 1
-        correction row off by one | call Verdict 1 | Verdict(row, chooser.choose(logits[row + 1], prefix))
-        correction from the row before | call Verdict 1 | Verdict(row, chooser.choose(logits[max(0, row - 1)], prefix))
-        the first rejected token counts as accepted | call Verdict 1 | Verdict(row + 1, token)
-        position of a whole round is that of its first token | call choose | choose(chooser.candidates(logits[row], prefix), chooser.noise, len(tokens))
-        position of the bonus is that of the last drafted token | call choose 2 | choose(chooser.candidates(logits[len(draft.tokens)], prefix), chooser.noise, len(prefix) - bool(draft.tokens))
-        the row of another branch | call index | 0
-        the row of the token that a branch stands beside | index 3 | row + 1
-        what follows a branch has its parent's position | call choose 1 | choose(chooser.candidates(logits[own], [*prefix, token]), chooser.noise, len(prefix))
-        a third choice counts as the second | compare 2 | token in draft.alternatives[row]
-        a branch is accepted whatever the target says | compare 2 | True
-    Generation._until_end
-        overshoot past end of generation | if | self._looped
-        only the last confirmed token is checked for end of generation | if | _ and index == len(tokens) - 1
-    Generation._plan
-        overshoot past the limit | call min | min(plan.draft_length, room)
-    Generation.__post_init__
-        the context is no limit | call min | len(self.prompt) + most
-    CachedModel.truncate
-        stale cache: rejected tokens stay | delete | pass
-        stale cache: one rejected token stays | bound | _ + 1
-    CachedModel.common_prefix
-        stale cache: compared by length | compare | False
-    Chooser.choose
-        every position off by one | call len | _ + 1
-    SharedIds.read
-        a draft goes past an id that its model has not | if | True
-    SharedIds.row
-        a draft of ids that the target has not | return | logits
-    ModelDrafter.propose
-        a draft goes past its model's context | choice 1 | plan.draft_length if visible else 0
-        a draft follows the token before | call Pass 1 | Pass(Role.DRAFT_MODEL, visible[:-1] or visible, rows=1, more=draft)
-    AnswerConstraint._follow
-        a grammar's state that a rejected draft leaves behind | delete 1 | pass
-    candidates
-        the grammar masks after top-k | call allowed_ids | (lambda ids: ids[allows(ids) & (row[ids] > -np.inf)])(top_ids(row, 1 if greedy else params.top_k))
-    AnswerConstraint.allows
-        the grammar binds the prompt, too | bound | 0
-    Scheduler._deliver
-        a draft goes on without the token that it proposed | call append | tokens.append(tokens[-1])
-    speculative_round
-        a branch goes on from the token before its parent | add | max(n_past, _ - 1)
-        a branch goes on from the token that it stands beside | add | min(_ + 1, n_past + len(draft.tokens) - 1)
-    Generation.advance
-        a branch that was accepted is not in the text | star 1 | (verdict.next_token,)
-        the first token is chosen at another position | call speculative_round | speculative_round(tokens if self._decoding_since else [*tokens[:1], *tokens], plan, self.chooser)
-    """,
-    *FUNCTIONS,
-)
-PENALTIES = table(
-    """
-    verify
-        penalties forget the drafted prefix | call choose | choose(chooser.candidates(logits[row], tokens), chooser.noise, len(prefix))
-        penalties of the bonus forget the drafted prefix | call choose 2 | choose(chooser.candidates(logits[len(draft.tokens)], tokens), chooser.noise, len(prefix))
-        what follows a branch forgets it | call choose 1 | choose(chooser.candidates(logits[own], prefix), chooser.noise, len(prefix) + 1)
-    """,
-    *FUNCTIONS,
-)
+BUGS = table_of(__file__, "worlds", *FUNCTIONS)
+PENALTIES = table_of(__file__, "penalties", *FUNCTIONS)
 
 
 def test_noise_that_is_drawn_in_order_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,78 +106,15 @@ def test_noise_that_depends_on_the_draft_is_caught(monkeypatch: pytest.MonkeyPat
     assert first_failing(check_world, 300) is not None
 
 
-COMPANY_BUGS = table(
-    """
-    Scheduler._merged
-        rows of another sequence | call zip | zip(group, reversed(answers), strict=True)
-        a draft model's row of another slot | call zip | zip(group, reversed(answers) if role is Role.DRAFT_MODEL else answers, strict=True)
-        rows are looked at when another pass was made | call zip | (_, self._pass(role, group[-1:]) if len(group) > 1 else None)[0]
-        who fails takes the others along | call _merged | self._resumed(slot, error)
-        who was cancelled while another pass ran is asked again | if | True
-    Scheduler._pass
-        what another slot asked for | index | group[0]
-    verify
-        position of another sequence | call choose 2 | choose(chooser.candidates(logits[len(draft.tokens)], prefix), chooser.noise, (last.append(len(prefix)) or last[-2]))
-        noise of another seed | call choose 2 | choose(chooser.candidates(logits[len(draft.tokens)], prefix), (last.append(chooser.noise) or last[-1 - (len(last) > 2)]), len(prefix))
-    Chooser._allows
-        grammar of another sequence | call partial | partial((last.append(self.constraint) or last[-1 - (len(last) > 2)]).allows, prefix)
-    Scheduler._update_backlog
-        a prompt is merged before it is evaluated | compare 2 | missing <= most + 3
-        more is given to a draft model than a pass holds | call min | request.rows + lag
-    Scheduler._feed_prompt
-        a prompt counts as evaluated after its first chunk | choice -1 | self._resumed(slot, NO_ROWS)
-    Scheduler._passes
-        more rows than a pass gives | compare | rows > model.most_rows + 1
-        more tokens than a pass holds | compare 1 | False
-    Scheduler._interrupted
-        who is cancelled takes the others along | if 1 | True
-        who was not cancelled goes on without its rows | call _update_backlog | self._resumed(slot, NO_ROWS)
-    Scheduler._end_cancelled
-        who is cancelled goes on | name slots | _[1:]
-        a cancel of one swallows that of all | call resume | self.flag.clear()
-    Scheduler.start
-        a cancel that came too late is for whoever comes next | call discard | None
-        a cancel that came too late is for all | call resume | None
-    CachedModel.common_prefix
-        a cache that another sequence of the slot left is compared by length | compare | False
-    """,
-    *FUNCTIONS,
-)
+COMPANY_BUGS = table_of(__file__, "companies", *FUNCTIONS)
 
 
 # Vocabularies that differ. No slip in the mapping can change the text, since the target verifies: a part of the worlds has
 # a draft model that says by other ids what the target says, and all that it proposes has to be accepted.
 
-MAPPING_BUGS = table(
-    """
-    MappedIds.row
-        a row by the draft model's own ids | return | np.resize(logits, self._row.shape)
-    GrowingDraft.__call__
-        a choice among the draft model's own ids | call row | row
-        passes beyond the draft model's context | compare -1 | True
-    MappedIds.next
-        the draft model goes on with the target's id | call int | token
-    MappedIds.spell
-        the draft model's id is proposed | choice | (drafted,) if before is None else table.joined(before, drafted)
-    TokenMap._join
-        the draft model's id is proposed after another | return | (before, drafted)
-    MappedIds.read
-        the text is read as the target's ids | return | tokens
-    GrowingDraft._append
-        several tokens overshoot | compare 1 | True
-    """,
-    *FUNCTIONS,
-)
+MAPPING_BUGS = table_of(__file__, "vocabularies", *FUNCTIONS)
 # The worlds' texts are too short for these.
-READING_BUGS = table(
-    """
-    MappedIds.read
-        another text of the same length | compare | len(tokens) != len(self._text)
-    MappedIds._return_to
-        what was read of another text | compare 2 | False
-    """,
-    *FUNCTIONS,
-)
+READING_BUGS = table_of(__file__, "reading", *FUNCTIONS)
 
 
 def check_mapped(random: Random) -> None:

@@ -206,7 +206,7 @@ def test_removing_is_charged_to_the_sequence_that_something_is_removed_from() ->
 def test_short_prompts_begin_within_two_chunks_and_a_long_one_loses_a_tenth(
     chunk: int, shared: bool, answered: bool, short: list[tuple[int, int]]
 ) -> None:
-    length = 300
+    length = 240
     coming = [(at, min(tokens, chunk)) for at, tokens in sorted(short)]
     alone, beside = (Bench(5, n_batch=chunk, chunk=chunk if shared else None) for _ in range(2))
     for bench in (alone, beside):

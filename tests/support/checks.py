@@ -1,10 +1,19 @@
 """Checks that stand in rows of tables: a text by what is in it, and a call by the word with which it is refused."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
 from localspec.errors import UsageError
+
+T = TypeVar("T")
+
+
+def there(value: T | None) -> T:
+    """Return a value that must be there."""
+    assert value is not None
+    return value
 
 
 def fits(text: str, wanted: str | dict[str, int]) -> None:

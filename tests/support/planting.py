@@ -10,6 +10,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FunctionType
 from typing import NamedTuple
 
@@ -38,6 +39,12 @@ def table(text: str, *functions: object) -> list[Bug]:
         kind, which = re.fullmatch(r"(.*?) ?(-?\d*)", cells[0]).groups()  # type: ignore[union-attr]
         bugs.append(Bug(name, function, kind, cells[1], int(which or 0)))
     return bugs
+
+
+def table_of(test: str, name: str, *functions: object) -> list[Bug]:
+    """Return the bugs of a table in the `bugs.txt` beside a test's file, behind a line `# NAME`."""
+    text = Path(test).with_name("bugs.txt").read_text()
+    return table(text.partition(f"# {name}\n")[2].partition("\n# ")[0], *functions)
 
 
 def _parts(node: ast.AST, kind: str) -> Iterator[ast.AST | None]:

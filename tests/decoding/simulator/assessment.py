@@ -59,13 +59,7 @@ def _best_against_adversary(name: str, seed: int) -> Seconds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a policy made of one world with one seed.
-
-    Args:
-        name: of the world.
-        seed: of its coins.
-        run: what it took.
-    """
+    """What a policy made of one world with one seed."""
 
     name: str
     seed: int

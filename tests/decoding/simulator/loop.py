@@ -87,12 +87,7 @@ class Run:
 
 
 def run(world: World, contender: Contender) -> Run:
-    """Drive every reply of the world to its end; the text must come out as scripted.
-
-    Args:
-        world: fresh, if it has an adversary.
-        contender: makes the policy that plans the rounds.
-    """
+    """Drive every reply of a world, which is fresh if it has an adversary, to its end; the text must come out as scripted."""
     machine, account = Machine(world), Account()
     target, draft_model = (VirtualModel(role, machine) for role in Role)
     policy = Watched(contender(world, draft_model), machine)

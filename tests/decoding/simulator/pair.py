@@ -114,8 +114,8 @@ class VirtualModel:
         """Return rows that say nothing yet, in the memory of the last pass's, as llama.cpp has it."""
         if len(self._rows) < count:
             self._rows = np.empty((count, self.n_vocab), dtype=np.float32)
-        world, rows = self.machine.world, self._rows[:count]
-        rows[:] = _UNLIKELY if world.others is None else world.others
+        rows = self._rows[:count]
+        rows[:] = _UNLIKELY
         return rows
 
     def truncate(self, n_past: int) -> None:
@@ -167,11 +167,7 @@ class VirtualModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alone:
-    """The one sequence of a model, which takes passes of any size.
-
-    Args:
-        view: the model.
-    """
+    """The one sequence of a model, which takes passes of any size."""
 
     view: VirtualModel
     most_rows: int = _MOST

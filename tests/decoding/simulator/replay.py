@@ -17,17 +17,11 @@ _SMALL_LAG = 16
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to do in a regime.
+    """What to do in a regime."""
 
-    Args:
-        model_length: tokens to draft with the model, where nothing is copied.
-        copy_length: tokens to copy where a match is found.
-        min_match: tokens that make a match.
-    """
-
-    model_length: int = 0
-    copy_length: int = 0
-    min_match: int = 2
+    model_length: int = 0  # tokens to draft with the model, where nothing is copied
+    copy_length: int = 0  # tokens to copy where a match is found
+    min_match: int = 2  # tokens that make a match
 
 
 @dataclass(frozen=True, slots=True)

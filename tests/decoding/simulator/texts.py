@@ -15,19 +15,14 @@ _PROMPT = 300
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of text of one kind.
-
-    Args:
-        length: tokens.
-        regime: its number.
-        agreement: the draft model's.
-        edits: None says something new; a number copies from the prompt, changing this share.
-    """
+    """A stretch of text of one kind: of so many tokens, with its number, and how often the draft model agrees."""
 
     length: int
     regime: int
     agreement: float
-    edits: float | None = None
+    edits: float | None = (
+        None  # says something new; a number copies from the prompt, changing this share
+    )
 
 
 def scripted(

@@ -21,14 +21,9 @@ MARGIN = 130  # drafts may look this far beyond the end of the text
 
 @dataclass(frozen=True, slots=True)
 class GapLaw:
-    """How the gap between the draft model's two best perturbed scores is distributed.
+    """How the gap between the draft model's two best perturbed scores is distributed: by shape and scale of a gamma distribution."""
 
-    Args:
-        agree: shape and scale of the gamma distribution where the target agrees.
-        disagree: the same where it does not.
-    """
-
-    agree: tuple[float, float] = (2.0, 1.5)
+    agree: tuple[float, float] = (2.0, 1.5)  # where the target agrees
     disagree: tuple[float, float] = (1.0, 0.8)
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], ...]:
@@ -38,21 +33,13 @@ class GapLaw:
 
 @dataclass(frozen=True, slots=True)
 class TrueCosts:
-    """What passes really take.
-
-    Args:
-        target: seconds by width.
-        draft: the same of the draft model.
-        target_growth: share that each token of depth adds.
-        draft_growth: the same of the draft model.
-        jitter: relative spread of what the clock shows, log-normal.
-    """
+    """What passes really take, in seconds by width."""
 
     target: PassCosts
     draft: PassCosts
-    target_growth: float = 0.0
+    target_growth: float = 0.0  # share that each token of depth adds
     draft_growth: float = 0.0
-    jitter: float = 0.05
+    jitter: float = 0.05  # relative spread of what the clock shows, log-normal
 
     def of(self, role: Role, width: int, depth: int) -> float:
         """Return the expected seconds of a pass that ends at `depth` tokens."""
@@ -73,49 +60,24 @@ class Adversary:
 
 @dataclass(slots=True, eq=False)
 class World:
-    """One simulated world; arrays go by position in the sequence, prompt included.
-
-    Args:
-        name: of its kind.
-        seed: fixes all its coins.
-        n_vocab: ids of both models.
-        text: what the target says, and what users said between.
-        turns: where each reply begins and ends.
-        regimes: which stretch is of which kind; the clairvoyant knows it.
-        agreement: chance that the draft model agrees, before any gap is seen.
-        costs: the truth.
-        tables: target's and draft model's costs as calibration had measured them.
-        gap_law: of the draft model's scores.
-        slowness: factor on all costs while a position is the next.
-        temperature: of the sampling.
-        copies: whether there is anything to find by lookup.
-        adversary: acts after every round.
-        second: chance that the draft model's second choice is right where its first is not.
-        top_k: tokens that the sampling keeps.
-        others: logits of all ids that a row says nothing of; None makes them equally unlikely.
-        said_before: texts of other conversations that are kept; empty without a store.
-        has_heads: whether heads of the target draft in place of a draft model.
-    """
+    """One simulated world; arrays go by position in the sequence, prompt included."""
 
     name: str
-    seed: int
-    n_vocab: int
-    text: list[int]
-    turns: tuple[tuple[int, int], ...]
-    regimes: NDArray[np.int64]
-    agreement: NDArray[np.float64]
+    seed: int  # fixes all its coins
+    n_vocab: int  # ids of both models
+    text: list[int]  # what the target says, and what users said between
+    turns: tuple[tuple[int, int], ...]  # where each reply begins and ends
+    regimes: NDArray[np.int64]  # which stretch is of which kind; the clairvoyant knows it
+    agreement: NDArray[np.float64]  # chance that the draft model agrees, before any gap is seen
     costs: TrueCosts
-    tables: tuple[PassCosts, PassCosts]
-    gap_law: GapLaw
-    slowness: list[float]
+    tables: tuple[PassCosts, PassCosts]  # target's and draft model's, as calibration measured them
+    gap_law: GapLaw  # of the draft model's scores
+    slowness: list[float]  # factor on all costs while a position is the next
     temperature: float
-    copies: bool = False
-    adversary: Adversary | None = None
-    second: float = 0.42
-    top_k: int = 8
-    others: NDArray[np.float32] | None = None
-    said_before: tuple[list[int], ...] = ()
-    has_heads: bool = False
+    copies: bool = False  # whether there is anything to find by lookup
+    adversary: Adversary | None = None  # acts after every round
+    said_before: tuple[list[int], ...] = ()  # texts of other conversations in a store
+    has_heads: bool = False  # whether heads of the target draft in place of a draft model
     coins: NDArray[np.float64] = field(init=False)
     gaps: tuple[NDArray[np.float64], ...] = field(init=False)
     wrong: list[int] = field(init=False)
@@ -128,7 +90,7 @@ class World:
         self.gaps = self.gap_law.draw(rng, n)
         shift = rng.integers(1, self.n_vocab, n)
         self.wrong = ((np.array(self.text) + shift) % self.n_vocab).tolist()
-        self.seconds_right = rng.random(n) < self.second
+        self.seconds_right = rng.random(n) < 0.42  # where the first choice is not
 
     def agrees(self, position: int) -> bool:
         return bool(self.coins[position] < self.agreement[position])
@@ -138,7 +100,7 @@ class World:
 
     def chooser(self) -> Chooser:
         """Return a chooser that never cuts either of the draft model's two best scores."""
-        params = SamplingParams(self.temperature, top_k=self.top_k, top_p=1, min_p=0)
+        params = SamplingParams(self.temperature, top_k=8, top_p=1, min_p=0)
         return Chooser(params, Noise(self.seed))
 
     def seconds(self, role: Role, width: int, depth: int, n_confirmed: int) -> float:
