@@ -1,10 +1,10 @@
 """Requests that are answered as many at once as there are sequences."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Finished, RequestFailed
+from localspec.chat.events import Finished, Reply, RequestFailed
 from localspec.chat.request import Request, RequestOutcome, at_once
 from localspec.decoding.round import StopReason
 from localspec.errors import LocalspecError
@@ -37,6 +37,15 @@ def answers(
     finally:
         for key in mine:
             assistant.drop(key)
+
+
+def replies(assistant: Assistant, requests: Iterable[Request]) -> dict[int, Reply]:
+    """Answer requests, of which none fails; return the replies by the numbers of their requests."""
+    made = dict[int, Reply]()
+    for each in answers(assistant, iter(requests)):
+        assert each.reply is not None, each.error
+        made[each.key] = each.reply
+    return made
 
 
 @dataclass

@@ -24,7 +24,7 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, Sampling
 from localspec.plan.make import make_plan
 from tests.llama import tiny_llama, tiny_mamba
 from tests.llama.conftest import OPTIONS
-from tests.support.planting import Bug, plant, table
+from tests.support.planting import Bug, plant, table_of
 from tests.toy import Branching, Oracle
 
 pytestmark = pytest.mark.slow
@@ -122,22 +122,10 @@ def test_rows_of_real_weights_are_so_bit_for_bit(smollm2: LlamaModel) -> None:
     assert what_differs(smollm2, 250, rounds=6, same=same_bits) is None
 
 
-BUGS = table(
-    """
-    NativeContext._join
-        a branch is kept in the cache | call llama_memory_seq_rm | None
-    NativeContext.remove
-        what was cut stays with the branches | if | False
-    Batch._share
-        a branch has its parent's position | name position -1 | position - 1
-        a branch sees the token that it stands beside | bound 1 | _ + 1
-        a branch does not see its parent | bound 1 | _ - 1
-        a branch is a token of the sequence itself | index -1 | 0
-    LlamaSequences._part
-        rows of branches in the order of another pass | name branches | _[::-1]
-    """,
+BUGS = table_of(
+    __file__, "branches",
     *(NativeContext._join, NativeContext.remove, Batch._share, LlamaSequences._part),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -35,7 +35,7 @@ from localspec.models.architectures import Heads, heads_in, heads_of, why_no_mtp
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.plan.make import make_plan
-from tests.chat.answers import answers
+from tests.chat.answers import replies
 from tests.llama.tiny_models import (
     write_assistant,
     write_dflash,
@@ -45,8 +45,7 @@ from tests.llama.tiny_models import (
     write_qwen35,
     write_windowed,
 )
-from tests.support.checks import refuses
-from tests.support.planting import Bug, plant, table
+from tests.support.planting import Bug, plant, table_of
 
 Patch = pytest.MonkeyPatch
 
@@ -400,47 +399,8 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     TargetRows.end,
 )
 FUNCTIONS += (TargetRows.add, _Place.logits, B.prefill, B._draft, _AssistantPlace._row)
-BUGS = table(
-    """
-    HeadSequence.common_prefix
-        mtp: rows of their own stay where the target has computed them | call min | same
-    TargetRows.end
-        mtp: rows of rejected tokens | call common_prefix | len(self._tokens)
-    TargetRows.add
-        mtp: rows at the place where others were rejected | name place | len(self._tokens) + self.begin
-    HeadSequence._before
-        mtp: the row of another place | add | max(1, _ - 1)
-    HeadSequence._step
-        eagle3 on llama: first rows for last ones | choice | rows
-        eagle3 on llama: places of tokens for those of rows | name _first 1 | 0
-    HeadSequence.evaluated
-        three mtp on step35: what one layer drafted counts for all | compare 2 | False
-    HeadSequence._catch_up
-        three mtp on step35: the first layer alone reads what the target computed | call range | range(1)
-    HeadSequence.last_step
-        three mtp on step35: every token by the first layer | call _step | self._step(tokens, len(tokens), rows)
-    _Place.logits
-        assistant: it sees rejected tokens | call truncate | None
-        dflash: a block goes on after the target did | compare 3 | False
-    _BlockPlace._draft
-        dflash: masks stay | call remove | None
-    _BlockPlace.prefill
-        dspark: rows of other places | call rows | self._rows.rows(at - (at > 0), end - (at > 0))
-    """,
-    *FUNCTIONS,
-)
-BUGS_OF_SEVERAL = table(
-    """
-    _BlockPlace.prefill
-        dflash: all in one cache | call take_in | self._native.take_in(0, at, np.stack(rows))
-    _BlockPlace._draft
-        dflash: a block is read of another cache | call Part | Part(0, tokens, place, wanted)
-        dspark: the next pass overwrites rows | choice 1 | rows
-    _AssistantPlace._row
-        assistant: it looks at another sequence | call Part | Part(0, [token], target.n_cached - target.skipped, 1, row[np.newaxis])
-    """,
-    *FUNCTIONS,
-)
+BUGS = table_of(__file__, "heads", *FUNCTIONS)
+BUGS_OF_SEVERAL = table_of(__file__, "heads of several", *FUNCTIONS)
 
 
 @pytest.mark.parametrize("bug", [*BUGS, *BUGS_OF_SEVERAL], ids=lambda bug: bug.name)
@@ -530,25 +490,18 @@ def test_drafting_changes_no_byte(files: Files, monkeypatch: Patch) -> None:
         assert plan.heads is None
         return
     options = ReplyOptions(SamplingParams(temperature=0.8, top_k=5), seed=1, max_tokens=80)
-    prompts = [f"abc and so on, and {end}" for end in ("more", "then", "no more", "x")]
+    prompts = [
+        (Message.user(f"abc and so on, and {end}"),) for end in ("more", "then", "no more", "x")
+    ]
+    requests = [Request(at, each, options, deterministic=True) for at, each in enumerate(prompts)]
     texts, accepted, drafted = [set[tuple[int, ...]]() for _ in prompts], 0, 0
     named = {"draft_model": str(heads)} if heads else {}
-    for draft, parallel in (
-        ("off", 1),
-        ("heads:2", 1),
-        ("heads:7", 1),
-        ("auto", 1),
-        ("heads:3", 3),
-    ):
+    ways = ("off", 1), ("heads:2", 1), ("heads:7", 1), ("auto", 1), ("heads:3", 3)
+    for draft, parallel in ways:
         assistant = opened(target, draft, parallel, exact=True, **named).assistant
-        requests = (
-            Request(number, (Message.user(prompt),), options, deterministic=True)
-            for number, prompt in enumerate(prompts)
-        )
-        for answered in answers(assistant, requests):
-            assert answered.reply is not None, answered.error
-            texts[answered.key].add(answered.reply.tokens)
-            if done := answered.reply.acceptance.by_drafter.get("heads"):
+        for at, reply in replies(assistant, requests).items():
+            texts[at].add(reply.tokens)
+            if done := reply.acceptance.by_drafter.get("heads"):
                 accepted, drafted = accepted + done.accepted, drafted + done.drafted
         assistant.close()
     assert [len(each) for each in texts] == [1] * len(prompts)
@@ -594,14 +547,6 @@ def test_heads_that_fail_while_measured_are_left_out(tmp_path: Path, monkeypatch
     check_answers(opened(target), "no memory for a pass")
     with pytest.raises(PassFailed):
         opened(target, "heads", further=("auto",))
-
-
-def test_what_heads_have_no_use_for_is_refused_where_it_was_named(tmp_path: Path) -> None:
-    target = write_qwen35(tmp_path / "target.gguf", COUNTS, mtp=1)
-    small = str(write_llama(tmp_path / "small.gguf", COUNTS))
-    launch = LaunchOptions(target=str(target), draft="heads", draft_model=small, fit=False)
-    refuses("holds no heads", make_plan, launch)
-    refuses("no adapter", make_plan, replace(launch, draft_lora=small))
 
 
 @pytest.mark.parametrize("parallel", [1, 3])

@@ -24,7 +24,7 @@ from localspec.models.shape import model_shape
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.plan.make import make_plan
 from localspec.plan.memory import predict
-from tests.chat.answers import answers
+from tests.chat.answers import replies
 from tests.llama import tiny_models
 from tests.llama.test_memory_agrees import logged
 from tests.llama.tiny_mamba import SUPPRESSED, write
@@ -86,24 +86,26 @@ def test_what_no_snapshot_reaches_or_was_cancelled_is_evaluated_again(model: Lla
     assert context.n_cached == 0
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("exact", [True, False], ids=["exact", "usual"])
-def test_hybrids_draft_and_under_exact_no_byte_changes(
+@pytest.mark.parametrize(("temperature", "exact"), [(0.0, True), (0.8, True), (0.8, False)])
+def test_hybrids_draft_alone_and_beside_others_and_under_exact_no_byte_changes(
     hybrid: Path, temperature: float, exact: bool, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(hybrid.parent))  # measured widths stay
     akin = str(tiny_models.write_llama(hybrid.parent / "draft.gguf", counts=0.005))
-    sampling = SamplingParams(temperature=temperature, top_k=3)
-    texts, accepted, drafted = set[tuple[int, ...]](), 0, 0
+    options = ReplyOptions(SamplingParams(temperature, top_k=3), seed=1, max_tokens=80)
+    prompts = [(Message.user(f"abc and so {number}"),) for number in range(2)]
+    requests = [Request(at, each, options, deterministic=True) for at, each in enumerate(prompts)]
+    texts, accepted, drafted = [set[tuple[int, ...]]() for _ in prompts], 0, 0
     launch = LaunchOptions(target=str(hybrid), draft_model=akin, exact=exact, fit=False, load=SMALL)
-    for draft in ("off", "lookup:7", "model:3", "model:7"):
-        assistant = load(make_plan(replace(launch, draft=draft))).assistant
-        reply = assistant.reply("abc and so on", ReplyOptions(sampling, seed=1, max_tokens=120))
+    ways = ("off", 1), ("lookup:7", 1), ("model:3", 1), ("model:7", 1), ("lookup:7", 2), ("auto", 2)
+    for draft, parallel in ways:
+        assistant = load(make_plan(replace(launch, draft=draft), parallel=parallel)).assistant
+        for at, reply in replies(assistant, requests).items():
+            texts[at].add(reply.tokens)
+            accepted += reply.acceptance.accepted
+            drafted += reply.acceptance.drafted
         assistant.close()
-        texts.add(reply.tokens)
-        accepted += reply.acceptance.accepted
-        drafted += reply.acceptance.drafted
-    assert len(texts) == 1 or not exact
+    assert not exact or [len(each) for each in texts] == [1] * len(texts)
     if not exact or hybrid.stem != "lfm2":  # whose convolution may round otherwise in wide passes
         assert drafted > accepted > 0
 
@@ -153,26 +155,6 @@ def test_snapshots_stay_with_their_sequences(model: LlamaModel, monkeypatch: Pat
     plant(monkeypatch, Bug("no cells", NativeContext.clear, "if", "False", 1))
     with pytest.raises(AssertionError):
         check_several_are_as_alone(model)
-
-
-def test_several_answers_at_a_time_draft_and_are_as_alone(hybrid: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(hybrid.parent))  # measured widths stay
-    texts, drafted = [set[tuple[int, ...]]() for _ in range(5)], 0
-    reply = ReplyOptions(SamplingParams(temperature=0.8, top_k=3), seed=1, max_tokens=60)
-    for draft, parallel in (("off", 1), ("lookup:7", 3), ("auto", 3)):
-        launch = LaunchOptions(target=str(hybrid), draft=draft, exact=True, fit=False, load=SMALL)
-        runtime = load(make_plan(launch, parallel=parallel))
-        requests = (
-            Request(number, (Message.user(f"abc and so {number}"),), reply, deterministic=True)
-            for number in range(len(texts))
-        )
-        for answered in answers(runtime.assistant, requests):
-            assert answered.reply is not None, answered.error
-            texts[answered.key].add(answered.reply.tokens)
-            drafted += answered.reply.acceptance.accepted
-        runtime.assistant.close()
-    assert [len(each) for each in texts] == [1] * 5
-    assert hybrid.stem == "lfm2" or drafted > 0
 
 
 def test_memory_of_snapshots_is_predicted(hybrid: Path) -> None:

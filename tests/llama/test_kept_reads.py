@@ -1,11 +1,12 @@
 """What sequences have read outlives their process, within bounds; damaged files change nothing."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -130,13 +131,18 @@ def test_what_is_damaged_or_of_another_model_is_left_alone(store: Store) -> None
     assert not path.exists()
 
 
-def test_what_is_cheap_to_read_again_is_not_kept(store: Store, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(kept_reads, "TIMES", 1e12)
-    store.write()
-    assert not store.files()
-    monkeypatch.setattr(kept_reads, "TIMES", 0)
-    monkeypatch.setattr(kept_reads, "LEAST_S", 1e6)
-    store.write()
+def test_what_is_cheap_to_read_again_or_slow_to_write_at_the_end_or_of_a_changed_file_is_not_kept(
+    store: Store, monkeypatch: Patch
+) -> None:
+    for limits in ({"TIMES": 1e12}, {"LEAST_S": 1e6}, {"CLOSING_S": 0.0, "CLOSING_SHARE": 0.0}):
+        with monkeypatch.context() as patch:
+            for name, value in limits.items():
+                patch.setattr(kept_reads, name, value)
+            store.write()
+        assert not store.files(), limits
+    check = Mock(side_effect=ModelChanged("changed"))
+    store.write(check=check)
+    assert check.called
     assert not store.files()
 
 
@@ -240,13 +246,6 @@ def test_no_answer_waits_for_the_disk(store: Store, monkeypatch: Patch) -> None:
     kept.close()
 
 
-def test_a_program_that_ends_writes_for_a_bounded_time(store: Store, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(kept_reads, "CLOSING_S", 0.0)
-    monkeypatch.setattr(kept_reads, "CLOSING_SHARE", 0.0)
-    store.write()
-    assert not store.files()
-
-
 def test_a_program_that_goes_on_keeps_no_more_than_the_bound(
     store: Store, monkeypatch: Patch
 ) -> None:
@@ -264,22 +263,16 @@ def test_a_program_that_goes_on_keeps_no_more_than_the_bound(
 
 
 def test_a_full_disk_fails_nothing(store: Store, monkeypatch: Patch) -> None:
-    count = 0
-
-    def full(_place: int, _time: Any = None, **_how: Any) -> Any:
-        raise OSError(28, "No space left on device")
+    calls, write = itertools.count(1), Shelf.write
 
     def some(shelf: Shelf, *given: Any) -> None:
-        nonlocal count
-        count += 1
-        if count > 2:
-            full(0)
+        if next(calls) > 2:
+            raise OSError(28, "No space left on device")
         write(shelf, *given)
 
-    write = Shelf.write
-    monkeypatch.setattr(Shelf, "write", some)
-    store.write()
-    monkeypatch.setattr(Shelf, "write", write)
+    with monkeypatch.context() as patch:
+        patch.setattr(Shelf, "write", some)
+        store.write()
     assert store.read(store.more)[0] in {0, 128}
     monkeypatch.setattr(read_store, "free_bytes", lambda _: 0)
     files = store.files()
@@ -340,18 +333,6 @@ def test_what_was_said_in_a_conversation_of_the_history_is_noted(store: Store) -
     kept.close()
     read_store.forget_conversation(store.folder, 7)
     assert store.read(store.more, store.tokens[10:80]) == [0, 70]
-
-
-def test_nothing_is_kept_of_a_file_that_was_written_over(store: Store) -> None:
-    changed = SimpleNamespace(told=0)
-
-    def check() -> None:
-        changed.told += 1
-        raise ModelChanged("changed")
-
-    store.write(check=check)
-    assert changed.told
-    assert not store.files()
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["usual", "exact"])

@@ -23,7 +23,7 @@ from localspec.llama.media_ids import (
 )
 from localspec.llama.sequence import LlamaSequence
 from tests.llama.toy_native import ToyNative, toy_sequences
-from tests.support.planting import Bug, plant, table
+from tests.support.planting import Bug, plant, table_of
 from tests.toy import Stopwatch, random_table
 
 Patch = pytest.MonkeyPatch
@@ -218,28 +218,14 @@ def test_sequences_hold_whole_pictures_at_their_positions(monkeypatch: Patch) ->
         check_world(seed, monkeypatch)
 
 
-BUGS = table(
-    """
-    LlamaSequence._reusable
-        a picture is cut where texts differ within it | call chunk_start | n_past
-    LlamaSequence.truncate
-        positions are places | call remove | native.remove(self.number, n_past)
-        tokens that take no position are forgotten | call positions | n_past
-        where whole chunks end is counted from the beginning | call last_chunk_end | 0
-    LlamaSequence._take_in
-        a part of a picture stays behind after a failure | call remove | True
-        what takes no position is not counted | call positions | len(ids)
-        whole chunks end before a picture that another run of text precedes | compare -1 | True
-    LlamaSequence.part
-        branches are at places | if -1 | False
-    LlamaSequence.evaluate_media
-        a pass begins with a picture | if 0 | True
-    """,
+BUGS = table_of(
+    __file__, "pictures",
     LlamaSequence._reusable, LlamaSequence.truncate, LlamaSequence._take_in, LlamaSequence.part,
     LlamaSequence.evaluate_media,
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_is_caught(bug: Bug, monkeypatch: Patch) -> None:
     plant(monkeypatch, bug)

@@ -17,7 +17,7 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaContext
 from localspec.models.architectures import Heads, heads_of
 from localspec.models.gguf import read_header
-from localspec.models.shape import ModelShape, heads_shape, model_shape, target_rows_bytes
+from localspec.models.shape import heads_shape, model_shape, target_rows_bytes
 from localspec.options import KV_TYPES, QUANTISED_KV_TYPES, LoadOptions
 from localspec.plan.fit import ModelLoad, load_of_heads
 from localspec.plan.memory import predict
@@ -26,6 +26,7 @@ from tests.llama import tiny_models
 from tests.llama.tiny_gguf import write_model
 from tests.models import shapes
 from tests.models.gguf_builder import Content
+from tests.support.checks import there
 
 pytestmark = pytest.mark.slow
 
@@ -125,11 +126,8 @@ def test_memory_of_blocks_and_assistants(kind: str, options: LoadOptions, tmp_pa
         shapes.sparse_model(target, shapes.QWEN3_8B)
         shapes.sparse_block(file, shapes.QWEN3_8B, name, own=bool(own))
     headers = read_header(target), read_header(file)
-    heads, big = heads_of(*headers), model_shape(headers[0])
-    assert heads is not None
-    assert big is not None
-    shape = heads_shape(headers[0], heads, headers[1])
-    assert shape is not None
+    heads, big = there(heads_of(*headers)), there(model_shape(headers[0]))
+    shape = there(heads_shape(headers[0], heads, headers[1]))
     load = load_of_heads(ModelLoad(shape, options), heads)
     predicted = predict(load.shape, load.options)[0]
     real, kept = planned_heads(target, file, heads, options), target_rows_bytes(big, heads)
@@ -139,13 +137,8 @@ def test_memory_of_blocks_and_assistants(kind: str, options: LoadOptions, tmp_pa
     assert predicted.kv_bytes == pytest.approx(real.kv_bytes, rel=0.001)
 
 
-def shape_of(path: Path) -> ModelShape:
-    shape = model_shape(read_header(path))
-    assert shape is not None
-    return shape
-
-
-def check_within_2_percent(usage: Usage, real: Usage) -> None:
+def check_within_2_percent(path: Path, options: LoadOptions, real: Usage) -> None:
+    usage = predict(there(model_shape(read_header(path))), options)[0]
     # The output buffer grows with the rows that are asked for, and is logged at one row.
     predicted = usage.total_bytes - usage.output_bytes
     assert predicted == pytest.approx(real.total_bytes, rel=0.02)
@@ -161,11 +154,8 @@ def test_memory_of_mtp_layers_is_predicted(
     size: shapes.Proportions, options: LoadOptions, tmp_path: Path
 ) -> None:
     header = read_header(shapes.sparse_model(tmp_path / "model.gguf", size))
-    heads, target = heads_of(header), model_shape(header, mtp=True)
-    assert heads is not None
-    assert target is not None
-    own = heads_shape(header, heads, None)
-    assert own is not None
+    heads, target = there(heads_of(header)), there(model_shape(header, mtp=True))
+    own = there(heads_shape(header, heads, None))
     predicted = [predict(target, options)[0], predict(own, options.for_heads())[0]]
     kept = target_rows_bytes(target, heads)
     assert predicted[1].weights_bytes == kept, "their weights are the target's"
@@ -200,7 +190,7 @@ def test_memory_of_models(size: shapes.Proportions, tmp_path: Path) -> None:
     path = shapes.sparse_model(tmp_path / "model.gguf", size)
     for options in OPTIONS:
         (real,) = planned_usage(path, options)
-        check_within_2_percent(predict(shape_of(path), options)[0], real)
+        check_within_2_percent(path, options, real)
 
 
 def check_a_load_is_predicted(path: Path, options: LoadOptions) -> bytes:
@@ -212,7 +202,7 @@ def check_a_load_is_predicted(path: Path, options: LoadOptions) -> bytes:
     prompt = model.vocabulary.tokenize(PROMPT, add_special=False, parse_special=False)
     answer = model.vocabulary.piece(int(np.argmax(context.logits(prompt, 1)[-1])))
     model.close()
-    check_within_2_percent(predict(shape_of(path), options)[0], real)
+    check_within_2_percent(path, options, real)
     return answer
 
 
@@ -234,11 +224,8 @@ def test_eagle3_heads_of_smollm2_take_what_is_said(smollm2_path: Path, tmp_path:
     layers, options = (2, 15, 27), LoadOptions(4096, gpu_layers=0)
     file = tiny_models.write_eagle3(tmp_path / "heads.gguf", target=smollm2_path, layers=layers)
     headers = read_header(smollm2_path), read_header(file)
-    kind = heads_of(*headers)
-    assert kind is not None
-    own, target = heads_shape(headers[0], kind, headers[1]), model_shape(headers[0])
-    assert own is not None
-    assert target is not None
+    kind, target = there(heads_of(*headers)), there(model_shape(headers[0]))
+    own = there(heads_shape(headers[0], kind, headers[1]))
     model, heads_model = LlamaModel(smollm2_path, options), LlamaModel(file, options, is_heads=True)
     targets = LlamaContext(model)
     heads = LlamaHeads(heads_model, [targets], CancelFlag(), options, layers)

@@ -1,7 +1,6 @@
 """Several sequences on real weights: bit for bit what each gives alone, as far as widths are safe."""
 
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +8,9 @@ import numpy as np
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Reply
 from localspec.chat.request import Request
 from localspec.chat.token_prefix import Conversation
-from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Pass, Role
 from localspec.launch.load import load
 from localspec.llama.model import LlamaModel
@@ -20,7 +18,7 @@ from localspec.llama.sequence import LlamaContext
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.plan.make import make_plan
-from tests.chat.answers import answers
+from tests.chat.answers import replies
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
@@ -44,30 +42,6 @@ def sequences(smollm2: LlamaModel) -> Iterator[LlamaSequences]:
 
 def one_pass(place: int, tokens: Sequence[int], rows: int = 1) -> tuple[int, Pass]:
     return place, Pass(Role.TARGET, tokens, rows)
-
-
-def test_a_cancelled_pass_leaves_every_sequence_true(
-    sequences: LlamaSequences, smollm2: LlamaModel, tokens: list[int]
-) -> None:
-    cancel = CancelFlag()
-    own = LlamaSequences(smollm2, cancel, replace(smollm2.options, n_ctx=300), 3, 8)
-    texts = [tokens[place : place + 50] for place in range(3)]
-    for place, text in enumerate(texts):
-        own.views[place].prefill(text)
-
-    def go_on() -> None:
-        for extra in range(1, 200):
-            own.together([one_pass(p, [*text, *[5] * extra]) for p, text in enumerate(texts)])
-
-    threading.Timer(0.02, cancel.set).start()
-    with pytest.raises(Cancelled):
-        go_on()
-    cancel.clear()
-    for place, text in enumerate(texts):
-        row = own.views[place].logits([*text, 7], rows=1)[0].copy()
-        other = sequences.views[place].logits([*text, 7], rows=1)[0]
-        np.testing.assert_allclose(row, other, atol=0.3)
-    own.close()
 
 
 @pytest.mark.parametrize(("widths", "close"), [((1, 1, 1, 1), 0.0), ((3, 2, 1), 0.1)])
@@ -125,10 +99,6 @@ def request(key: int, options: ReplyOptions, repeated: int = 6) -> Request:
     conversation = Conversation("You are a brief and precise assistant. " * repeated)
     conversation.append_user(PROMPTS[key])
     return Request(key, conversation.messages, replace(options, seed=100 + key), deterministic=True)
-
-
-def replies(assistant: Assistant, requests: Iterable[Request]) -> dict[int, Reply]:
-    return {each.key: each.reply for each in answers(assistant, iter(requests)) if each.reply}
 
 
 def loaded(model: Path, count: int, draft: str = "off") -> Assistant:

@@ -18,7 +18,7 @@ from localspec.options import LoadOptions
 from tests.decoding.company import Hooks, Shape, check_company
 from tests.decoding.worlds import seeds
 from tests.llama.toy_native import ToyNative, toy_sequences
-from tests.support.planting import Bug, plant, table
+from tests.support.planting import Bug, plant, table_of
 from tests.toy import Stopwatch, random_table
 
 N_WORLDS = 2000
@@ -107,46 +107,8 @@ def test_sequences_write_what_they_do_alone(some: range, monkeypatch: pytest.Mon
         check_together(Random(seed), monkeypatch)
 
 
-BUGS = table(
-    """
-    LlamaSequences.missing
-        what a neighbour has counts as cached here | call common_prefix | self._family[slot].common_prefix(requests)
-    LlamaSequences.together
-        rows handed to the wrong sequence | index 11 | len(requests) - 1 - _
-        rows of a drafting neighbour are counted as one | name rows 6 | 1
-        rows in the order of places, passes in that of numbers | call range -1 | order
-    LlamaSequences._part
-        what another one has is evaluated again, and more than a pass holds | call reuse | LlamaSequence.reuse(sequence, tokens, request.rows)
-        branches are evaluated as if they went on | name branches | ()
-    LlamaSequences._move
-        moved without what it holds | call copy | None
-        an idle sequence keeps what it held when its cells are given away | call forget | idle.truncate(0)
-    LlamaSequences.compact
-        moved onto one that runs | if -2 | each.number in window
-    LlamaSequence.resync
-        a cancelled pass counts as evaluated | call held | len(self._cached) + len(tokens)
-    LlamaSequence.common_prefix
-        a stale cell after a sequence is used again: compared by length | if 1 | False
-    LlamaSequence.known_row
-        the row of another prompt that is as long | if 1 | False
-    LlamaSequence.truncate
-        a stale cell after a sequence is used again: only the list is cut | call remove | True
-    LlamaSequence._reusable
-        snapshots are taken to be of the last pass | compare -1 | removed <= self.native.n_snapshots
-        a recurrent state is rolled back as a cache is | choice | n_past
-    LlamaSequence.evaluate
-        a request that shares a pass is evaluated from the start of its chunk | call len | max(0, _ - 1)
-        a chunk keeps what it evaluated before, whatever it was | call reuse | None
-    _Slot._copy
-        a prefix counts as copied that was not | call copy | None
-        the whole prompt counts as copied | call list | list(donor.cached) + [1]
-        copied from here to there | call copy | self.native.copy(self.number, donor.number)
-    _Slot.enter
-        the reader begins in the middle of a text | call hand_over | True
-        two prompts at once in one place | if -3 | False
-    _Slot.is_handed_over
-        what was read stays with the reader | call hand_over | True
-    """,
+BUGS = table_of(
+    __file__, "sequences",
     LlamaSequences.missing, LlamaSequences.together, LlamaSequences._part, LlamaSequences._move, LlamaSequences.compact,
     LlamaSequence.resync, LlamaSequence.common_prefix, LlamaSequence.truncate, LlamaSequence._reusable, LlamaSequence.evaluate,
     LlamaSequence.known_row, _Slot._copy, _Slot.enter, _Slot.is_handed_over,
@@ -161,6 +123,7 @@ SHOWN_BY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, bug)

@@ -70,11 +70,13 @@ def test_a_router_differs_in_passes_of_two_and_the_logits_do_not_tell(folder: Pa
 def test_where_two_tokens_differ_from_one_all_passes_of_two_or_more_are_equal(
     folder: Path, architecture: str, kind: str, most: int
 ) -> None:
-    path = mixture(folder, architecture, 2, kind)
-    found = measured(path)
+    found = measured(mixture(folder, architecture, 2, kind))
     assert (found.widths, found.fixed, found.most, found.longest) == ((1,), 2, most, most)
     assert found.price > 0.5
-    dear = measured(path, most_price=0.1)
+
+
+def test_where_two_tokens_cost_too_much_nothing_is_drafted(folder: Path) -> None:
+    dear = measured(mixture(folder, "llama", 2, "BF16"), most_price=0.1)
     assert (dear.widths, dear.fixed, dear.longest) == ((1,), 0, 1)
     assert dear.price > 0.5
 
