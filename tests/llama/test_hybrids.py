@@ -92,8 +92,8 @@ def test_hybrids_draft_alone_and_beside_others_and_under_exact_no_byte_changes(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(hybrid.parent))  # measured widths stay
     akin = str(tiny_models.write_llama(hybrid.parent / "draft.gguf", counts=0.005))
-    options = ReplyOptions(SamplingParams(temperature, top_k=3), seed=1, max_tokens=80)
-    prompts = [(Message.user(f"abc and so {number}"),) for number in range(2)]
+    options = ReplyOptions(SamplingParams(temperature, top_k=3), seed=1, max_tokens=120)
+    prompts = [(Message.user(f"abc and so {end}"),) for end in ("on", "forth")]
     requests = [Request(at, each, options, deterministic=True) for at, each in enumerate(prompts)]
     texts, accepted, drafted = [set[tuple[int, ...]]() for _ in prompts], 0, 0
     launch = LaunchOptions(target=str(hybrid), draft_model=akin, exact=exact, fit=False, load=SMALL)
