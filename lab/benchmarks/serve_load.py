@@ -1,6 +1,6 @@
 """What a server gives several clients at once: `localspec serve` beside llama-server, in turns.
 
-    python -m lab.benchmarks.serve_load MODEL --peer PATH/llama-server [--clients 1,2,4,8]
+    python -m lab.benchmarks.serve_load MODEL --peer PATH/llama-server [--clients 1,2,4,8] [--prompts FILE]
         [--requests 8] [--max-tokens 48] [--minutes 10] [--modes none,ngram-simple:4:12,draft:3]
 
 Both get the same files, threads, context and slots. A level is a number of clients; at each, every server answers the
@@ -40,7 +40,7 @@ from lab.benchmarks.workbench import machine
 from lab.peers import PeerServer
 from lab.serving import ServerProcess
 from localspec.models.pull import pull
-from localspec.plugins.bench.prompts import bundled
+from localspec.plugins.bench.prompts import bundled, read
 from localspec.resources import default_threads
 
 _TIMEOUT_S = 600.0
@@ -306,6 +306,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--peer", type=Path, help="llama-server; without it ours alone")
     parser.add_argument("--clients", default="1,2,4,8")
+    parser.add_argument("--prompts", type=Path, help="as for bench, instead of its own")
     parser.add_argument("--requests", type=int, default=8, help="at every level")
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--ctx", type=int, default=2048, help="of every slot")
@@ -323,8 +324,9 @@ def main() -> None:
         "stream_options": {"include_usage": True},
     }
     os.environ["LOCALSPEC_STOP_LOOPS"] = "false"  # some answers would be shorter here
-    # One of each kind after the other, and not ten of one.
-    texts = [each.prompt for at in range(10) for each in bundled()[at::10]]
+    # Of its own one of each kind after the other, and not ten of one.
+    own = [each for at in range(10) for each in bundled()[at::10]]
+    texts = [each.prompt for each in (read(given.prompts) if given.prompts else own)]
     load = Load(clients, texts, given.requests, body, given.minutes)
     arms = list(_arms(given, max(clients)))
     levels = measure(arms, load, partial(print, file=sys.stderr, flush=True))
