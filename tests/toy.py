@@ -228,8 +228,7 @@ class ToySequences:
     at_once: int = 1 << 16
     _buffer: Logits | None = None
 
-    @property
-    def chunk(self) -> int:
+    def chunk(self, slot: int) -> int:
         return min(self.at_once, self.n_batch)
 
     def missing(self, slot: int, request: Pass) -> int:

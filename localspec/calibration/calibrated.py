@@ -7,7 +7,7 @@ One that does not parse counts as none: what it held can be measured again, so n
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -38,11 +38,7 @@ if TYPE_CHECKING:
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
 OF_HEADS = Schedule((1, 2, 4, 8, 16), budget_s=0.4, first_s=0.3, needed=3, most_s=1.0)
-READ_WIDTH = 128
-"""Tokens of a pass of a prompt, as they are measured of weights in either form."""
-OF_READING = Schedule(
-    (1, READ_WIDTH, 16), budget_s=1.6, first_s=1.0, needed=2, most_s=2.0, enough=4
-)
+OF_READING = Schedule((), budget_s=1.6, first_s=1.0, needed=2, most_s=2.0, enough=4)
 _FOLDER, _MOST_BYTES = "calibration", 1 << 16
 _TRIES = 3
 _WIDTHS, _HEADS = "exact widths, by all nodes", "costs of heads"
@@ -175,7 +171,8 @@ def calibrated_reading(
     """
 
     def measure(_: bool) -> Measured:
-        return measure_pass_costs(load(), options, OF_READING, cancel, on_progress)
+        schedule = replace(OF_READING, widths=(1, options.chunk(on_gpu=False), 16))
+        return measure_pass_costs(load(), options, schedule, cancel, on_progress)
 
     return _costs(key_of(_READING, file, options), measure)[0]
 

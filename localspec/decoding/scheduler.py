@@ -63,9 +63,8 @@ class Sequences(Protocol):
     def n_batch(self) -> int:
         """Most tokens of a pass."""
 
-    @property
-    def chunk(self) -> int:
-        """Tokens of a prompt that the next pass takes; at most `n_batch`."""
+    def chunk(self, slot: int) -> int:
+        """Return how many tokens of a prompt a sequence's next pass takes."""
 
     def missing(self, slot: int, request: Pass) -> int:
         """Return how many tokens of a request a sequence has not cached itself, its rows at least."""
@@ -246,7 +245,7 @@ class Scheduler(Generic[T]):
             view, tokens = self.models[request.role].views[slot], request.tokens
             left[slot] = len(tokens) - view.common_prefix(tokens[: len(tokens) - request.rows])
         first = self._running[oldest]
-        chunk = self.models[first.request.role].chunk
+        chunk = self.models[first.request.role].chunk(oldest)
         most = max(len(first.request.tokens) // _OVERTAKEN, chunk) - first.overtaken
         slot = min([oldest, *(each for each in behind if left[each] <= most)], key=left.__getitem__)
         return slot, left[slot]
@@ -263,7 +262,7 @@ class Scheduler(Generic[T]):
         running, oldest = self._running[slot], self._running[behind[0]]
         request = running.request
         model = self.models[request.role]
-        most = model.chunk
+        most = model.chunk(slot)
         if self.shared_chunk is not None and len(behind) < len(self._running):
             most = min(most, self.shared_chunk)
         if left <= most + most // 2 and left <= model.n_batch:

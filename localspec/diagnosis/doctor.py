@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 from localspec import __version__
 from localspec.calibration.calibrated import (
-    READ_WIDTH,
     StoredCosts,
     stored_costs,
     stored_reading,
@@ -450,8 +449,9 @@ def speed(
             wide = f"{1000 * target.costs.of(_WIDE):.0f} ms for {_WIDE} at once"
             parts.append(f"{1000 * target.costs.of(1):.1f} ms per token, {wide}")
             doubtful = not target.sure
-        ways = (reading(item.path, each) for each in (usual, usual.plain()))
-        if rates := [READ_WIDTH / each.costs.of(READ_WIDTH) for each in ways if each]:
+        ways = ((each, reading(item.path, each)) for each in (usual, usual.plain()))
+        chunks = ((way.chunk(on_gpu=False), each) for way, each in ways if each)
+        if rates := [chunk / each.costs.of(chunk) for chunk, each in chunks]:
             parts.append(f"reads {max(rates):.0f} tokens/s, by the faster of two copies")
         if draft := costs(item.path, usual, Role.DRAFT_MODEL):
             doubtful = doubtful or not draft.sure

@@ -307,7 +307,7 @@ class _Loading:
         costs = partial(calibrated_reading, plan.target, cancel=self.cancel, on_progress=measuring)
         own = costs(plan.options, lambda: target)
         other = costs(plain.options, partial(self._plain_copy, self.cancel))
-        rule = rule_of(plain, own.costs, other.costs)
+        rule = rule_of(plain, plan.options, own.costs, other.costs)
         if rule is None:
             self.plan = replace(plan, plain=None)
             if self.plain_model is not None:
@@ -379,7 +379,7 @@ class _Loading:
             targets.views[0].n_ctx = wanted_n_ctx(targets.views[0].model, options)
         keeps, n_ctx = len(targets.views) > 1, targets.views[0].n_ctx
         targets.reader = PromptReader(
-            load, rule.takes, self.cancel, options, targets.native, n_ctx, keeps=keeps
+            load, rule.takes, self.cancel, options.plain(), targets.native, n_ctx, keeps=keeps
         )
         if self.repacked is not None:
             targets.behind = self._behind(self.repacked, targets, options)

@@ -55,9 +55,8 @@ class DraftHeads(ABC):
         self._targets, self._layers = targets, layers
         self.n_batch = context.n_batch
 
-    @property
-    def chunk(self) -> int:
-        """Tokens of a text that the next pass takes."""
+    def chunk(self, _slot: int) -> int:
+        """Return how many tokens of a text the next pass takes."""
         return self.n_batch
 
     def missing(self, slot: int, request: Pass) -> int:

@@ -26,7 +26,7 @@ class PromptReader:
         load: returns the model; called when the first prompt comes.
         takes: whether so many tokens behind so many that are evaluated are read here, see `plan.reading`.
         cancel: stops its passes.
-        options: how its context is made, but for the size.
+        options: how its context is made, but for the size: in wider chunks than home's.
         home: of the sequences that it reads for, or a context that counts and gives way as theirs.
         n_ctx: most tokens of a sequence.
         keeps: whether the context stays when a prompt has left it.

@@ -257,11 +257,11 @@ class LlamaSequence:
         Args:
             tokens: of the request.
             rows: that it will ask for in the end: so many of its last tokens are not kept.
-            count: at most `n_batch`, and not among the last `rows`.
+            count: of a chunk, and not among the last `rows`; fewer are evaluated where a pass takes no more.
         """
         tokens = list(tokens)
         self.reuse(tokens, rows)
-        return self._evaluate_next(tokens, len(self._cached) + count)
+        return self._evaluate_next(tokens, len(self._cached) + min(count, self.native.n_batch))
 
     def evaluate_media(self, tokens: list[int], rows: int) -> None:
         """Evaluate what of `tokens` is not cached up to the end of the last picture or sound in it.

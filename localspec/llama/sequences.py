@@ -83,10 +83,9 @@ class LlamaSequences:
         """Most tokens of a pass."""
         return self.native.n_batch
 
-    @property
-    def chunk(self) -> int:
-        """Tokens of a prompt that the next pass takes."""
-        return self.native.chunk
+    def chunk(self, slot: int) -> int:
+        """Return how many tokens of a prompt a sequence's next pass takes, here or by the reader."""
+        return self._family[slot].native.chunk
 
     def fix_width(self, width: int, most: int | None = None) -> None:
         """Let every pass for rows have so many tokens at least, and be of one sequence; see `NativeContext.fix_width`.
@@ -271,7 +270,7 @@ class _Slot(LlamaSequence):
         home: where it decodes.
         place: its number there.
         has_row: whether the reader gave the row behind its prompt: what follows is for its home.
-        is_behind: whether what the reader had was lost on its way home, which may be more than a pass takes.
+        is_behind: whether it came home from the reader, and may lack more than a pass takes here.
         wait_home: returns when its home can hold something.
     """
 
@@ -318,12 +317,10 @@ class _Slot(LlamaSequence):
         Raises:
             Cancelled, PassFailed: as `prefill` does.
         """
-        tokens = list(self._cached)
+        tokens, self.is_behind = list(self._cached), True
         if not self.is_handed_over():
             self.forget()
-            self.is_behind = True
             self.prefill(tokens)
-            self.is_behind = False
 
     def is_handed_over(self) -> bool:
         """Hand over what the reader has evaluated; return whether it is at home now."""

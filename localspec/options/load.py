@@ -15,6 +15,9 @@ KV_TYPES = {"f32": 0, "f16": 1, "bf16": 30, **QUANTISED_KV_TYPES}
 _MOST_SNAPSHOTS = 7
 """What passes of eight tokens need, beyond which kernels change on GPUs; each takes as much memory as the state."""
 
+_PLAIN_CHUNK = 256
+"""Tokens of a prompt's pass by plain weights: in 128 reading takes a tenth longer, in 512 as long (`docs/measurements/pass-costs.md`)."""
+
 HEADS_MEMORY = 512
 """Tokens of each sequence of which a target's rows are kept for its heads; at most twice as many."""
 
@@ -153,8 +156,9 @@ class LoadOptions:
         return self.flash_attention
 
     def plain(self) -> "LoadOptions":
-        """Return these options for weights as they lie in the file, which is mapped."""
-        return replace(self, repack=False, load_mode="mmap")
+        """Return these options for weights as they lie in the file, which is mapped, and read prompts in wider passes."""
+        n_batch = self.n_batch or _PLAIN_CHUNK
+        return replace(self, repack=False, load_mode="mmap", n_batch=n_batch)
 
     def exact(self) -> "LoadOptions":
         """Return these options with the kernels whose narrow passes round alike on a CPU.

@@ -6,7 +6,7 @@ Which kernels compute which token depends on the plan and on what is to be read,
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from localspec.calibration.calibrated import READ_WIDTH, StoredCosts
+from localspec.calibration.calibrated import StoredCosts
 from localspec.decoding.costs import PassCosts
 from localspec.models.shape import ModelShape
 from localspec.options import LoadOptions
@@ -78,7 +78,7 @@ def plain_beside(
     own, other = (None, None) if plain is None else (costs(options), costs(plain.options))
     if plain is None or own is None or other is None or not (other.sure and own.sure):
         return plain
-    rule = rule_of(plain, own.costs, other.costs)
+    rule = rule_of(plain, options, own.costs, other.costs)
     return None if rule is None else replace(plain, rule=rule)
 
 
@@ -110,9 +110,18 @@ def plain_copy(
     return PlainCopy(plain, own.total_bytes, token)
 
 
-def rule_of(copy: PlainCopy, repacked: PassCosts, plain: PassCosts) -> ReadingRule | None:
-    """Return which prompts a plain copy reads, by what passes cost here; None where it gains nothing."""
-    slow_s, fast_s = repacked.of(READ_WIDTH), plain.of(READ_WIDTH)
+def rule_of(
+    copy: PlainCopy, options: LoadOptions, repacked: PassCosts, plain: PassCosts
+) -> ReadingRule | None:
+    """Return which prompts a plain copy reads, by what passes cost here, in chunks of either; None where it gains nothing.
+
+    `options` are those of the repacked weights.
+    """
+    slow_s, fast_s = (
+        costs.of(width) / width
+        for each, costs in ((options, repacked), (copy.options, plain))
+        if (width := each.chunk(on_gpu=False))
+    )
     if slow_s < MARGIN * fast_s:
         return None
-    return ReadingRule((slow_s - fast_s) / READ_WIDTH, copy.token_bytes / _MOVED_BYTES_S)
+    return ReadingRule(slow_s - fast_s, copy.token_bytes / _MOVED_BYTES_S)

@@ -46,7 +46,7 @@ def made(
         lambda: plain,
         lambda depth, tokens: tokens >= (far if depth else least),
         CancelFlag(),
-        options,
+        options.plain(),
         sequences.native,
         OPTIONS.n_ctx or 0,
         keeps=count > 1,
@@ -58,16 +58,18 @@ def read(sequences: LlamaSequences, slot: int, tokens: list[int], rows: int = 1)
     """Evaluate a prompt as the scheduler does, and return its rows."""
     request = Pass(Role.TARGET, tokens, rows)
     view = sequences.views[slot]
-    while len(tokens) - view.common_prefix(tokens[:-rows]) > sequences.n_batch:
+    while len(tokens) - view.common_prefix(tokens[:-rows]) > sequences.chunk(slot):
         left = len(tokens) - view.common_prefix(tokens[:-rows])
-        sequences.evaluate(slot, request, min(sequences.chunk, left - rows))
+        sequences.evaluate(slot, request, min(sequences.chunk(slot), left - rows))
     return sequences.together([(slot, request)])[0].copy()
 
 
 def alone(
     model: LlamaModel, options: LoadOptions, tokens: list[int]
 ) -> tuple[Logits, LlamaContext]:
+    """Return the row behind a prompt, of which the first chunk is no wider than in a context of repacked weights."""
     context = LlamaContext(model, options=options)
+    context.prefill(tokens[: OPTIONS.chunk(on_gpu=False)])
     return context.logits(tokens, 1).copy(), context
 
 

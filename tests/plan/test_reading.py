@@ -18,7 +18,7 @@ from tests.plan.golden import TableCosts
 from tests.plan.test_decide import PLENTY, gathered
 
 MB = 1 << 20
-COPY = PlainCopy(LoadOptions(), 1200 * MB, 28_672)
+COPY = PlainCopy(LoadOptions().plain(), 1200 * MB, 28_672)
 # Seconds of passes of 1, 16 and 64 tokens, measured on an AMD EPYC with AVX-512 (issue 59).
 Q4_K = (0.026, 0.115, 0.362), (0.034, 0.107, 0.255)
 Q4_0 = (0.023, 0.109, 0.300), (0.034, 0.280, 0.714)
@@ -41,13 +41,13 @@ def used(free_mb: int) -> tuple[PlaceUse, ...]:
 
 
 def test_a_type_that_reads_faster_as_it_lies_in_the_file_is_read_so_where_that_gains() -> None:
-    rule = rule_of(COPY, *map(costs, Q4_K))
+    rule = rule_of(COPY, LoadOptions(), *map(costs, Q4_K))
     assert rule is not None
     assert rule.takes(0, 1), "one prompt has one text: of what is not known, all is read so"
     # What is evaluated goes there and back, which 1.7 ms of each token make up for.
     assert [rule.takes(2000, count) for count in (100, 200, 300)] == [False, False, True]
-    assert rule_of(COPY, *map(costs, Q4_0)) is None
-    assert rule_of(COPY, *map(costs, NOT_REPACKED)) is None
+    assert rule_of(COPY, LoadOptions(), *map(costs, Q4_0)) is None
+    assert rule_of(COPY, LoadOptions(), *map(costs, NOT_REPACKED)) is None
 
 
 @pytest.mark.parametrize(

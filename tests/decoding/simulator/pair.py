@@ -172,11 +172,13 @@ class Alone:
     view: VirtualModel
     most_rows: int = _MOST
     n_batch: int = _MOST
-    chunk: int = _MOST
 
     @property
     def views(self) -> Sequence[SequenceView]:
         return (self.view,)
+
+    def chunk(self, slot: int) -> int:
+        return self.n_batch
 
     def missing(self, slot: int, request: Pass) -> int:
         cached = self.view.common_prefix(request.tokens)

@@ -101,7 +101,7 @@ def _prompt(job: Mapping[str, Any]) -> tuple[float, float, int]:
     view.logits([*tokens, 1], 1)
     row_s = time.perf_counter() - start_s - prompt_s
     model.close()
-    return prompt_s, row_s, sequences.chunk
+    return prompt_s, row_s, sequences.chunk(0)
 
 
 _JOBS = {each.__name__.removeprefix("_"): each for each in (_memory, _gap, _prompt)}
