@@ -89,11 +89,6 @@ class Terminal:
         """Send keys."""
         os.write(self.fd, text.encode())
 
-    def cpu_s(self) -> float:
-        """Return the process's own CPU time so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def end(self) -> int:
         """Read up to the end of the program; return its code."""
         ended = until(lambda: self.read() == b"" and self.process.poll() is not None, PATIENCE_S)

@@ -19,7 +19,7 @@ from localspec.tui.message_text import MessageText
 from localspec.tui.pictures import picture_strips
 from localspec.tui.sheets import ListenSheet
 from localspec.tui.typeset import Typesetter
-from tests.support.checks import refuses
+from tests.support.checks import fits, refuses
 from tests.support.media import picture_file, sound_file
 from tests.support.microphone import QUIET, microphone_double
 from tests.tui.answers import finished, save_reply
@@ -152,16 +152,11 @@ def test_no_way_to_ask_takes_a_picture(tmp_path: Path, monkeypatch: pytest.Monke
         ):
             refuses("toy reads text only: .* such as image-taker", refused)
         assert first.contents == ["Look: @photo.png", "A picture."]
-        refuses(
-            "reads text only: attach sounds.* audio-taker",
-            session.questions.require_senses,
-            {"audio"},
-        )
+        require = session.questions.require_senses
+        refuses("reads text only: attach sounds.* audio-taker", require, {"audio"})
         assert session.ask_instead(1, "no picture, then") == []
         monkeypatch.setattr("localspec.models.mmproj.model_that_takes", lambda kind: "toy")
-        refuses(
-            "such as toy after `localspec pull toy`", session.questions.require_senses, {"image"}
-        )
+        refuses("such as toy after `localspec pull toy`", require, {"image"})
 
 
 def test_a_question_of_which_the_picture_is_missing_is_edited(tmp_path: Path) -> None:
@@ -343,15 +338,8 @@ async def test_speech_is_attached(chat: Chat, monkeypatch: pytest.MonkeyPatch) -
     await chat.press("enter", shows="only silence was recorded: check the microphone")
 
 
-@driven({"sees": True})
-async def test_only_a_model_that_hears_listens(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = microphone_double(monkeypatch)
-    await chat.run("/listen", shows="toy takes no sounds: attach sounds with one that hears")
-    assert streams.opened == []
-
-
 def test_pictures_and_speech_in_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    microphone_double(monkeypatch)
+    streams = microphone_double(monkeypatch)
     monkeypatch.setattr("localspec.tui.plain.enter_pressed", lambda: True)
     file = placed(tmp_path)
     lines = (f"'{file}' Which?", "/listen", "Say @recording-1.wav again", "/listen And this?")
@@ -365,7 +353,10 @@ def test_pictures_and_speech_in_lines(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "recording needs a terminal" in err
     _, out, _ = said(tmp_path, "/history 1", script=script)
     assert "You: @photo.png Which?\n+ photo.png · 757.5 KB · 640 x 480\n" in out
-    assert f"{TEXT_ONLY}seer" in said(tmp_path, "Look: @photo.png", "/paste")[2]
+    recorded = len(streams.opened)
+    err = said(tmp_path, "Look: @photo.png", "/paste", "/listen")[2]
+    fits(err, {f"{TEXT_ONLY}seer": 1, "reads text only: attach sounds with one that hears": 1})
+    assert len(streams.opened) == recorded, "only a model that hears listens"
 
 
 def typeset(part: MediaPart, width: int, *, pictures: bool = True) -> list[str]:

@@ -122,6 +122,39 @@ def test_an_answer_stopped_or_refused_before_it_began_leaves_no_empty_one(here: 
     assert here.request.drop_oldest
 
 
+def test_undo_takes_questions_back_with_their_answers_and_loses_nothing(here: Window) -> None:
+    for each in ("one?", "two?"):
+        here.ask(each, "Yes.")
+    measured = here.session.measured
+    assert here.session.undo() == "two?"
+    assert here.contents == ["one?", "Yes."]
+    assert here.session.measured is measured is not None, "it was measured"
+    here.ask("three?", "Yes.")
+    assert here.contents == ["one?", "Yes.", "three?", "Yes."]
+    assert len(here.session.talk.messages[2].siblings) == 2
+    assert [here.session.undo() for _ in range(2)] == ["three?", "one?"]
+    refuses("nothing was asked yet", here.session.undo)
+    here.ask("four?")
+    assert here.contents == ["four?"]
+
+
+def test_what_was_taken_back_is_no_title(here: Window) -> None:
+    def titles() -> list[str]:
+        listed = [each.title for each in here.session.talk.history.conversations()]
+        return [*listed, here.session.talk.title]
+
+    here.ask("a long log", "Yes.")
+    here.session.undo()
+    for each in ("one", "two"):
+        here.ask(each, "Yes.")
+    assert titles() == ["one", "one"]
+    here.session.talk.branch_off(2)
+    assert titles() == ["one (branch)", "one", "one (branch)"]
+    here.session.undo()  # a name stays
+    here.ask("three")
+    assert here.session.talk.title == "one (branch)"
+
+
 def test_what_was_deleted_elsewhere_is_neither_asked_nor_marked_nor_named(
     here: Window, tmp_path: Path
 ) -> None:
@@ -213,67 +246,52 @@ def test_a_fault_of_what_runs_beside_answers_is_raised(here: Window) -> None:
         list(here.session.news())
 
 
-def test_a_conversation_is_left_and_taken_up_with_its_settings(here: Window) -> None:
-    session = here.session
-    session.settings.set("temperature", "0.1")  # before the first question
-    session.settings.set("draft", "off")
+def test_a_conversation_is_left_with_advice_and_taken_up_with_its_settings(here: Window) -> None:
+    session, settings = here.session, here.session.settings
+    here.ask("zero?", "Zero.")
+    session.new()
+    assert (here.contents, session.farewell) == ([], "")
+    settings.set("temperature", "0.1")  # before the first question
+    settings.set("draft", "off")
+    session.talk.system = "Speak like a pirate."
     here.ask("one?", "One.")
     assert here.request.draft == "off"
-    conversation = here.conversation
-    session.new()
-    assert here.contents == []
-    session.settings.set("temperature", "1.5")
-    session.settings.set("draft", "on")
-    session.open(conversation)
-    session.settings.set("top_p", "0.5")  # behind it
-    session.new()
-    session.open(conversation)
-    sampling = session.settings.current.options.sampling
-    assert (sampling.temperature, sampling.top_p, session.settings.current.draft) == (
-        0.1,
-        0.5,
-        "off",
-    )
-    assert here.contents == ["one?", "One."]
-
-
-def test_a_conversation_has_no_settings_of_the_one_before_it(here: Window) -> None:
-    here.ask("one?", "One.")
-    usual, settings = here.conversation, here.session.settings
-    here.session.new()
-    settings.set("temperature", "0.1")
-    here.ask("two?", "Two.")
-    here.session.open(usual)
+    advice = "continue with: localspec chat --continue 2"
+    assert (session.farewell, here.conversation) == (advice, 2)
+    session.open(1)
     assert (settings.current, settings.current.given) == (settings.usual, ())
+    session.new()
+    assert session.talk.system == "Be brief."
+    settings.set("temperature", "1.5")
+    settings.set("draft", "on")
+    session.open(2)
+    settings.set("top_p", "0.5")  # behind it
+    session.new()
+    session.open(2)
+    sampling = settings.current.options.sampling
+    assert (sampling.temperature, sampling.top_p, settings.current.draft) == (0.1, 0.5, "off")
+    assert here.contents == ["one?", "One."]
+    assert (session.farewell, session.talk.system) == (advice, "Speak like a pirate.")
+    session.talk.history.trouble = "the disk is full"
+    assert session.farewell == "not saved: the disk is full"
 
 
-def test_a_branch_of_its_own_keeps_the_settings(here: Window) -> None:
+def test_a_branch_of_its_own_keeps_settings_and_states_and_leaves_the_other(here: Window) -> None:
     here.session.settings.set("temperature", "0.1")
-    here.ask("one?", "One.")
+    here.ask("one?")
+    here.answer("On", stop_reason=StopReason.CANCELLED)
+    here.ask("two?", "Two.")
+    first = here.conversation
     front = Lines(here.session, Preferences(), StringIO(), StringIO(), terminal=False)
     here.loop.run_until_complete(branch_behind(front, 2))
     branch = here.conversation
+    states = [(each.message.text, each.state) for each in here.session.talk.messages]
+    assert states == [("one?", "complete"), ("On", "cut")]
+    here.session.open(first)
+    assert here.contents == ["one?", "On", "two?", "Two."]
     here.session.new()
     here.session.open(branch)
-    assert here.session.settings.text_of("temperature") == "0.1"
-
-
-def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(here: Window) -> None:
-    here.ask("one?", "One.")
-    here.ask("two?", "Two.")
-    first = here.conversation
-    here.session.talk.branch_off(2)
-    assert here.contents == ["one?", "One."]
-    assert here.conversation != first
-    here.session.open(first)
-    assert here.contents == ["one?", "One.", "two?", "Two."]
-
-
-def test_an_answer_that_was_stopped_is_so_in_a_branch(here: Window) -> None:
-    here.ask("one?")
-    here.answer("On", stop_reason=StopReason.CANCELLED)
-    here.session.talk.branch_off(2)
-    assert [each.state for each in here.session.talk.messages] == ["complete", "cut"]
+    assert (branch != first, here.session.settings.text_of("temperature")) == (True, "0.1")
 
 
 @pytest.mark.parametrize(
@@ -356,32 +374,25 @@ def test_what_a_server_lacks_is_refused_in_one_sentence_and_none_of_it_is_sent(
     session.new()
 
 
-def test_an_answer_whose_continuation_is_stopped_while_it_is_read_keeps_its_figures(
-    here: Window,
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ({"completion_tokens": 1}, ["the model adds nothing: the answer was complete"]),
+        ({"completion_tokens": 0, "tokens": (), "stop_reason": StopReason.CANCELLED}, []),
+    ],
+)
+def test_an_answer_that_goes_on_with_nothing_keeps_its_figures(
+    here: Window, end: dict[str, Any], told: list[str]
 ) -> None:
     here.ask("one?", "One.")
-    before = here.session.talk.messages[-1].known_figures
+    before, notes = here.session.talk.messages[-1].known_figures, list[str]()
+    here.session.note = notes.append
     here.session.go_on()
-    here.hear(started(here.number, 10, 4))
-    reply: dict[str, Any] = {"stop_reason": StopReason.CANCELLED, "tokens": ()}
-    reply["completion_tokens"] = 0
-    here.hear(finished(here.number, "", message=Message.assistant("One."), **reply))
+    here.hear(started(here.number, 10, 4))  # or it is stopped while it is read
+    here.hear(finished(here.number, "", message=Message.assistant("One."), **end))
     last = here.session.talk.messages[-1]
     assert (last.message.text, last.known_figures, last.state) == ("One.", before, "complete")
-    assert not here.session.busy
-
-
-def test_a_complete_answer_that_goes_on_with_nothing_keeps_its_figures(here: Window) -> None:
-    here.ask("one?", "One.")
-    before, told = here.session.talk.messages[-1].known_figures, list[str]()
-    here.session.note = told.append
-    here.session.go_on()
-    here.hear(started(here.number, 10, 4))
-    done: dict[str, Any] = {"message": Message.assistant("One."), "completion_tokens": 1}
-    here.hear(finished(here.number, "", **done))
-    last = here.session.talk.messages[-1]
-    assert (last.message.text, last.known_figures, last.state) == ("One.", before, "complete")
-    assert told == ["the model adds nothing: the answer was complete"]
+    assert (notes, here.session.busy) == (told, False)
 
 
 def test_figures_of_an_answer_in_two_parts_are_of_the_whole(here: Window) -> None:

@@ -357,13 +357,3 @@ async def test_a_question_that_is_too_long_alone_is_said_to_be_whatever_came_bef
     await chat.run("/new")
     await chat.run("/system Be brief.")
     await chat.run("one " * 40, ListSheet, shows=alone, lacks="oldest turns")
-
-
-def test_only_a_context_that_holds_the_prompt_is_advised() -> None:
-    for prompt, trained, grows in (
-        (50, 100, True),
-        (50, 0, True),
-        (100, 100, False),
-        (50, 32, False),
-    ):
-        assert ContextOverflow("too long", (prompt, 32, trained)).can_grow == grows
