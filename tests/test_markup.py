@@ -28,6 +28,8 @@ def fenced(language: str, text: str) -> CodeBlock:
         ("```py\r\nx = 1\r\ny = 2\r\n```\r\n", [fenced("py", "x = 1\ny = 2")]),
         ("```c\n```", [fenced("c", "")]),
         ("```c\nhalf", [fenced("c", "half")]),
+        *((f'```py\n<file name="a.py">\nx\n{end}```', [fenced("py", "x")]) for end in ("", "</file>\n")),
+        ("```html\n<p>\n</file>x\n```", [fenced("html", "<p>\n</file>x")]),
         ("Text\n\n    indented\n", [CodeBlock("", "indented", is_fenced=False)]),
         ("```x``` in a line, `y`, and ```", []),
     ],

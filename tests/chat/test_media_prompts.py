@@ -11,7 +11,7 @@ from localspec.chat.events import Reply, RequestFailed
 from localspec.chat.request import Request
 from localspec.chat.token_prefix import Conversation
 from localspec.chat.tokenizer import tokenize_rendered
-from localspec.errors import LocalspecError, TemplateError, UsageError
+from localspec.errors import ContextOverflow, LocalspecError, TemplateError, UsageError
 from localspec.messages import MediaPart, Message, TextPart
 from localspec.options import ReplyOptions
 from tests.chat.test_assistant import assistant, said
@@ -177,6 +177,8 @@ def test_a_reply_counts_what_is_seen() -> None:
     assert (seen.text, plain.text) == ("yes", "yes")
     again = reply(asked(look), Message.assistant("yes"), asked())
     assert again.cached_tokens >= seen.prompt_tokens - 1
+    with pytest.raises(ContextOverflow):
+        reply(asked(*[look] * 900))
 
 
 @pytest.mark.parametrize(

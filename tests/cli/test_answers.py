@@ -28,7 +28,6 @@ from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.engine import Engine
 from localspec.engine.protocol import EngineDied, Failed, Load, Notice, Question, Ready
 from localspec.errors import ContextOverflow, EngineGone
-from localspec.markup import code_blocks
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.toolbox.loop import CarriedOut
@@ -98,41 +97,22 @@ def test_a_terminal_gets_only_what_it_does_not_obey(monkeypatch: pytest.MonkeyPa
     assert printed(monkeypatch, *chunks) == wrapped.replace("\n", " ", 1)
 
 
-def test_code_between_fences_of_one_language_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    for text, blocks in [
-        (CODE, [("python", "x = 1"), ("", "y = 2")]),
-        ("```\ncut o", [("", "cut o")]),
-        ('```python\n<file name="a.py">\nx = 1\n</file>\n```', [("python", "x = 1")]),
-        ('```python\n<file name="a.py">\nx = 1\n```', [("python", "x = 1")]),
-        ("```html\n<p>\n</file>x\n```", [("html", "<p>\n</file>x")]),
+def test_code_is_printed_of_one_language_and_what_is_left_out_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for text, code, note in [
+        (CODE.replace("~~~\ny", "~~~Python title=b.py\ny"), "x = 1\n\ny = 2\n", ""),
+        (TWO_LANGUAGES, "package main\n", "1 of 3 blocks of code"),
+        ("x = 1", "x = 1\n", "no block of code"),
+        ("Like so:\n\n    x = 1\n\nor\n\n```python\ny\n```", "y\n", ""),
+        ("Like so:\n\n    x = 1\n", "x = 1\n", ""),
+        ("```c\n```", "", "the block of code is empty"),
     ]:
-        assert [(each.language, each.text) for each in code_blocks(text)] == blocks
-    for quiet in [False, True]:
-        for text, code, note in [
-            (CODE.replace("~~~\ny", "~~~Python title=b.py\ny"), "x = 1\n\ny = 2\n", ""),
-            (TWO_LANGUAGES, "package main\n", "1 of 3 blocks of code"),
-            ("x = 1", "x = 1\n", "no block of code"),
-        ]:
+        for quiet in [False, True]:
             print_code(text, quiet=quiet)
             out, err = capsys.readouterr()
             assert (out, bool(err)) == (code, bool(note and not quiet))
             assert note in err or quiet
-
-
-def test_code_of_a_list_of_markdown_and_none_at_all(capsys: pytest.CaptureFixture[str]) -> None:
-    for text, code, note in [
-        ("1. First:\n\n   ```python\n   def f():\n       return 1\n   ```", "def f():\n    return 1\n", ""),
-        ("```markdown\n# App\n\n```bash\nnpm i\n```\n\n## Use\n```", "# App\n\n```bash\nnpm i\n```\n\n## Use\n", ""),
-        ("> ```js\r\n> x\r\n> ```\r\n", "x\n", ""),
-        ("Like so:\n\n    x = 1\n\nor\n\n```python\ny\n```", "y\n", ""),
-        ("Like so:\n\n    x = 1\n", "x = 1\n", ""),
-        ("```c\n```", "", "the block of code is empty"),
-    ]:  # fmt: skip
-        print_code(text, quiet=False)
-        out, err = capsys.readouterr()
-        assert out == code
-        assert note in err
-        assert bool(note) == bool(err)
 
 
 CURL = 'curl -X POST http://localhost:8080/v1/x -H "Content-Type: application/json" && echo done'

@@ -9,7 +9,6 @@ from localspec.messages import Message
 from tests.cli.command import PLAIN, assert_one_complaint, localspec, succeed
 from tests.support.machines import with_what_is_known
 
-PATIENCE_S = 240.0  # a machine may be busy with something else
 GREEDY = (*PLAIN, "--temperature", "0", "--max-tokens", "8")
 
 

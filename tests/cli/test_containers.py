@@ -19,7 +19,7 @@ import pytest
 from lab.memory_limits import memory_group
 from localspec.cli.main import main
 from localspec.decoding.round import Draft, Round, Verdict
-from localspec.errors import ContextOverflow, UsageError
+from localspec.errors import UsageError
 from localspec.options.recording import Switch
 from localspec.plugins.serve.servers import _at_port
 from localspec.telemetry.recorder import Recorder
@@ -96,19 +96,6 @@ def test_an_answer_without_a_thread_for_its_record_is_an_answer(
     trace.end("", 0.1, 0.1)
     recorder.close()
     assert "can't start new thread" in (recorder.trouble or "")
-    monkeypatch.setattr(sys, "argv", ["localspec", "list"])
-    monkeypatch.setattr("localspec.cli.main._call", lambda _root: refuse(threading.Thread()))
-    assert main() == 1
-
-
-def test_few_processes_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    def refuse(_root: object) -> int:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr("localspec.cli.main._call", refuse)
-    monkeypatch.setattr(sys, "argv", ["localspec", "list"])
-    assert main() == 1
-    assert "too few processes are allowed (ulimit -u, pids.max)" in capsys.readouterr().err
 
 
 def test_a_model_may_have_any_name(smollm2_path: Path, tmp_path: Path) -> None:
@@ -118,26 +105,6 @@ def test_a_model_may_have_any_name(smollm2_path: Path, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert "telemetry is off" not in done.err
     assert_one_complaint(localspec("run", "-m", f"{path}x", "Hi", cold=True), 2, "is not UTF-8")
-
-
-@pytest.mark.parametrize(
-    ("sizes", "advised"),
-    [((9, 8, 0), True), ((9, 8, 16), True), ((9, 8, 8), False), ((9, 8, 4), False), (None, False)],
-)
-def test_a_larger_context_is_advised_where_the_model_has_one(
-    sizes: tuple[int, int, int] | None,
-    advised: bool,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(_root: object) -> int:
-        raise ContextOverflow("the prompt is too long: shorten it", sizes)
-
-    monkeypatch.setattr("localspec.cli.main._call", refuse)
-    monkeypatch.setattr(sys, "argv", ["localspec", "list"])
-    assert main() == 1
-    ending = "shorten it, or raise --ctx\n" if advised else "shorten it\n"
-    assert capsys.readouterr().err.endswith(ending)
 
 
 @pytest.mark.usefixtures("smollm2_path")

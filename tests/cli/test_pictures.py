@@ -47,13 +47,6 @@ def test_an_encoder_of_another(seeing_models: Models, smollm2_path: Path, tmp_pa
     assert_one_complaint(done, 2, "lacks tokens of the encoder", "--mmproj")
 
 
-def test_fifty_pictures_beyond_the_context(seeing_models: Models, tmp_path: Path) -> None:
-    files = [tmp_path / f"{number}.png" for number in range(50)]
-    for file in files:
-        file.write_bytes(picture_file(9))
-    assert_one_complaint(run(*seeing_models("plain"), *files), 1, "context")
-
-
 @pytest.mark.slow
 def test_a_picture_that_moves_is_its_first(seeing_models: Models, tmp_path: Path) -> None:
     first = Image.open(io.BytesIO(picture_file(10))).convert("P")

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -233,9 +232,8 @@ def test_pipes_and_devices_are_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_file_that_a_prompt_mentions_is_named(
-    quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quiet: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "hostname").write_text("box\n")
     for text, names in (
         (f"mail from @{tmp_path}/hostname ok", [f"{tmp_path}/hostname"]),
@@ -285,12 +283,7 @@ def test_personas_and_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for flags in (SystemFlags(persona="pirate"), SystemFlags("b", "a")):
         with pytest.raises(LocalspecError):
             flags.prompt(None)
-    rows: list[dict[str, Any]] = [
-        {"template": "nothing"},
-        {"params": [("a", "b")]},
-        {"template": "to"},
-    ]
-    for wrong in rows:
+    for wrong in ({"template": "nothing"}, {"params": (("a", "b"),)}):
         with pytest.raises(LocalspecError):
             QuestionFlags(**wrong).templated("x")
     with pytest.raises(TemplateError, match="--param NAME VALUE gives it: 'lang' is undefined"):

@@ -76,16 +76,14 @@ def test_the_figures_of_json_agree(counting: dict[str, Any]) -> None:
     assert 0 < timings["prefill_s"] <= timings["first_token_s"]
 
 
-def test_a_stop_string_ends_the_answer_and_is_no_part_of_it(story: dict[str, Any]) -> None:
+def test_a_stop_string_ends_the_answer_and_the_prompt_may_come_from_stdin(
+    story: dict[str, Any],
+) -> None:
     stop = story["text"][10:14]
-    cut = figures(*STORY, *GREEDY, "--stop", "~~~", "--stop", stop)
+    words = ("--raw", "-", *STORY[2:], *GREEDY, "--stop", "~~~", "--stop", stop)
+    cut = figures(*words, stdin=b"Once upon a time\n")
     assert cut["stop_reason"] == "stop_string"
     assert cut["text"] == story["text"][: story["text"].index(stop)]
-
-
-def test_a_prompt_comes_from_stdin(story: dict[str, Any]) -> None:
-    options = ("--raw", "-", *STORY[2:], *GREEDY)
-    assert figures(*options, stdin=b"Once upon a time\n")["text"] == story["text"]
 
 
 @pytest.mark.slow

@@ -21,7 +21,13 @@ from localspec.cli import INTERRUPTED
 from localspec.cli import main as root
 from localspec.cli.options import SECTIONS, SectionedCommand
 from localspec.config.keys import KEYS
-from localspec.errors import LocalspecError, ModelUnavailable, PairMismatch, UsageError
+from localspec.errors import (
+    ContextOverflow,
+    LocalspecError,
+    ModelUnavailable,
+    PairMismatch,
+    UsageError,
+)
 from tests.cli.command import (
     PLAIN,
     Started,
@@ -212,6 +218,10 @@ def test_an_error_is_one_short_line_and_its_own_code_and_debug_shows_where(end: 
         (OSError(errno.EIO, "Input/output error"), 1, "failed (Input/output error): check the disk"),
         (MemoryError(), 1, "out of memory: try a smaller model"),
         (RuntimeError("can't start new thread"), 1, "too few processes are allowed (ulimit -u, pids.max)"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 1, "too few processes are allowed"),
+        # A larger context is advised where the model has one that holds the prompt.
+        *((ContextOverflow("shorten it", (9, 8, trained)), 1, "shorten it, or raise --ctx\n") for trained in (0, 16)),
+        *((ContextOverflow("shorten it", sizes), 1, "shorten it\n") for sizes in ((9, 8, 9), (9, 8, 8), None)),
         (ImportError("x.so: failed to map segment from shared object"), 1, "out of memory: try"),
         (ZeroDivisionError("by 0"), 1, "ZeroDivisionError: by 0; this is a bug in localspec, --debug"),
     ]:  # fmt: skip
