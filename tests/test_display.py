@@ -43,6 +43,7 @@ def wrapped(text: str, columns: int, *, chunk: int = 1) -> str:
         ("- a\n\n    words that are too many", ["- a", "", "    words that are", "too many"]),
         ("| one cell | another | third |", ["| one cell | another | third |"]),
         ("```md\n```c\nx\n```\naaa bbb ccc ddd eee fff\n```\nwords that are too many", ["```md", "```c", "x", "```", "aaa bbb ccc ddd eee fff", "```", "words that are too", "many"]),
+        ("~~~\n    def f(a, b, c, d, e, g): pass\n~~~\nand then words that go on", ["~~~", "    def f(a, b, c, d, e, g): pass", "~~~", "and then words that", "go on"]),
         ("```x``` is code in a line of words", ["```x``` is code in a", "line of words"]),
     ],
 )  # fmt: skip
@@ -54,12 +55,6 @@ def test_lines_end_between_words(text: str, lines: list[str], chunk: int) -> Non
 def test_a_word_is_written_when_it_ends_and_never_again() -> None:
     wrapping = Wrapping(lambda: 20)
     assert [wrapping.feed(each) for each in ("one two", " thr", "ee", " ")] == ["one", " two", "", " three"]  # fmt: skip
-
-
-def test_after_code_lines_are_broken_again_and_in_it_its_indentation_stays() -> None:
-    code, words = "    def f(a, b, c, d, e, g): pass", ["and then words that", "go on"]
-    text = f"~~~\n{code}\n~~~\n{' '.join(words)}"
-    assert wrapped(text, 20).split("\n") == ["~~~", code, "~~~", *words]
 
 
 def test_the_width_is_asked_before_every_line() -> None:

@@ -94,14 +94,11 @@ def test_a_mode_is_a_kind_and_for_some_a_length(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        *(
-            (each, r"choose off, auto, lookup, model, heads, forced(, \w+)* or \w+; a drafter")
-            for each in ("", "on", "auto:3", "off:")
-        ),
+        *((each, r"choose off, auto, lookup, model, heads, forced(, \w+)* or \w+; a drafter") for each in ("", "on", "auto:3", "off:")),
         *((each, "choose off, auto, lookup, model") for each in ("model:", "model:x", "model:-1")),
         *((each, "must be from 1 to 63") for each in ("model:0", "lookup:64", "model:99999")),
     ],
-)
+)  # fmt: skip
 def test_a_text_that_is_no_mode_is_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         draft_mode(text)
@@ -138,17 +135,11 @@ def test_only_widths_without_a_gap_are_of_use(widths: tuple[int, ...], last: int
     ("exact", "line"),
     [
         (SafeWidths((1, 2, 3), {}), "exact: drafts of up to 2 tokens"),
-        (
-            SafeWidths((1,), {}, 2, 16, 1.1),
-            "exact: drafts of up to 2 tokens, in passes of 2 tokens or more",
-        ),
-        (
-            SafeWidths((1,), {}, price=1.8),
-            f"{NOTHING}, and padding them to two would make each take 1.8 times as long",
-        ),
+        (SafeWidths((1,), {}, 2, 16, 1.1), "exact: drafts of up to 2 tokens, in passes of 2 tokens or more"),
+        (SafeWidths((1,), {}, price=1.8), f"{NOTHING}, and padding them to two would make each take 1.8 times as long"),
         (SafeWidths((1,), {}), NOTHING),
     ],
-)
+)  # fmt: skip
 def test_a_line_says_what_exact_leaves_of_drafts(exact: SafeWidths, line: str) -> None:
     assert exact_drafts(2, exact) == line
 
@@ -196,15 +187,7 @@ PADDED = SafeWidths((1,), {}, 4, 4)
 @pytest.mark.parametrize(
     ("costs", "wanted", "exact", "on_gpu", "count", "rows", "drafts"),
     [
-        (
-            WIDE,
-            None,
-            None,
-            False,
-            5,
-            64,
-            False,
-        ),  # beside five, drafts make passes that are too wide
+        (WIDE, None, None, False, 5, 64, False),  # beside five, drafts make too wide passes
         (WIDE, 2, None, False, 2, 64, True),
         (WIDE, None, SafeWidths((1, 2), {}), False, 2, 2, True),
         (WIDE, None, PADDED, False, 1, 4, True),

@@ -61,17 +61,8 @@ def page(*words: str) -> str:
 
 @pytest.mark.parametrize("group", [VERBS, ENGINES, DRAFTERS])
 def test_what_is_read_is_what_the_standard_library_reads(group: str, install: Install) -> None:
-    install(
-        "odd",
-        "",
-        "# none",
-        "words = words : VERB [extra]",
-        "x=y:z",
-        "",
-        "[other]",
-        "a=b:c",
-        group=group,
-    )
+    lines = ("# none", "words = words : VERB [extra]", "x=y:z", "", "[other]", "a=b:c")
+    install("odd", "", *lines, group=group)
     theirs = {
         (each.name, each.module, each.attr, each.dist.name)
         for each in metadata.entry_points(group=group)
@@ -140,16 +131,10 @@ def test_no_package_takes_the_name_of_a_verb_and_the_attempt_is_shown(install: I
     install("more", WORDS, "words = more:VERB")
     install("yet", WORDS, "words = yet:VERB")
     text = " ".join(page("--help").split())
-    for name, whose in (
-        ("run", "localspec"),
-        ("serve", "localspec"),
-        ("ls", "localspec"),
-        ("words", "more"),
-    ):
-        assert (
-            f"'{name}' of the package {'yet' if name == 'words' else 'words'} is not used: {whose} has that name"
-            in text
-        )
+    told = "'{}' of the package {} is not used: {} has that name".format
+    for name in ("run", "serve", "ls"):
+        assert told(name, "words", "localspec") in text
+    assert told("words", "yet", "more") in text
     assert "HTTP" in page("serve", "--help")
 
 

@@ -11,9 +11,7 @@ from localspec.calibration.calibrated import Measurements, StoredCosts
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts, draft_model_could_win
 from localspec.decoding.draft_mode import DraftMode
-from localspec.errors import (
-    PairMismatch,
-)
+from localspec.errors import PairMismatch
 from localspec.launch import load
 from localspec.launch.load import _Loading
 from localspec.llama.safe_widths import SafeWidths

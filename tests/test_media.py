@@ -13,7 +13,7 @@ from localspec import media
 from localspec.errors import UsageError
 from localspec.media import check_sound, media_kind, picture, sound_seconds
 from localspec.messages import MEDIA, MediaPart, Message, TextPart, from_json, to_json
-from tests.support.media import picture_file
+from tests.support.media import picture_file, sound_file
 
 
 def file_of(image: Image.Image, kind: str = "PNG", **more: object) -> bytes:
@@ -216,7 +216,13 @@ def test_a_sound_that_is_too_long_or_says_nothing_is_not_decoded(
         check_sound(sound, "x")
 
 
-def test_the_length_of_an_mp3_is_that_of_its_frames() -> None:
+def test_the_length_of_a_sound_is_that_of_its_header_or_of_its_frames() -> None:
+    for number, length in ((0, 0.1), (4, 3.3), (9, 40.0)):
+        assert sound_seconds(sound_file(number)) == pytest.approx(length, rel=0.01)
+    assert sound_seconds(flac(44_100, 1 << 41 | 15 << 36 | 44_100 * 3)) == 3.0
+    assert sound_seconds(wav(8000) + bytes(8000)) == 1.0, "a header may say more than there is"
+    for other in (b"ID3\x04", b"", b"fLaC", b"RIFF\x24\0\0\0WAVEdata\4\0\0\0abcd"):
+        assert sound_seconds(other) is None
     assert media_kind(b"RIFF\0\0\0\0WEBP") == "image"
     assert media_kind(b"RIFF\0\0\0\0AVI ") is None
     assert media_kind(b"ID3\x04") == "audio"

@@ -95,53 +95,23 @@ def test_the_processor_is_what_the_system_says(tmp_path: Path) -> None:
     assert processor_features(tmp_path) == ["asimd", "asimddp", "i8mm"]
 
 
+APP, V1 = "0::/user/app", "5:cpu,cpuacct:/x\n4:memory:/x"
+GROUPS: dict[str, tuple[str, dict[str, object], int]] = {
+    "alone": ("", {}, 8 * GB),
+    "a group": (APP, bounded("user/app/", 4 * GB, 3 * GB, f"active_file 5\ninactive_file {GB // 2}"), GB + GB // 2 + 5),
+    "read twice": (APP, bounded("user/app/", 2 * GB, 2 * GB - 1, f"active_file {GB}\nslab_reclaimable 7"), GB + 8),
+    "high": (APP, bounded("user/app/", 4 * GB, GB) | {f"{CGROUP}/user/app/memory.high": 2 * GB}, GB),
+    "the tightest": (APP, bounded("user/app/", "max", 1) | bounded("user/", 2 * GB, GB), GB),
+    "a container": ("0::/docker/0123abcd", bounded("", 2 * GB, GB), GB),
+    "first version": (V1, {f"{FIRST}.limit_in_bytes": 3 * GB, f"{FIRST}.usage_in_bytes": 2 * GB, f"{FIRST}.stat": f"cache 7\ntotal_inactive_file {GB}"}, 2 * GB),
+    "beyond": ("0::/", bounded("", GB, 2 * GB), 0),
+}  # fmt: skip
+
+
 @linux
-@pytest.mark.parametrize(
-    ("group", "files", "free"),
-    [
-        ("", {}, 8 * GB),
-        (
-            "0::/user/app",
-            bounded("user/app/", 4 * GB, 3 * GB, f"active_file 5\ninactive_file {GB // 2}"),
-            GB + GB // 2 + 5,
-        ),
-        (
-            "0::/user/app",
-            bounded("user/app/", 2 * GB, 2 * GB - 1, f"active_file {GB}\nslab_reclaimable 7"),
-            GB + 8,
-        ),
-        (
-            "0::/user/app",
-            bounded("user/app/", 4 * GB, GB) | {f"{CGROUP}/user/app/memory.high": 2 * GB},
-            GB,
-        ),
-        ("0::/user/app", bounded("user/app/", "max", 1) | bounded("user/", 2 * GB, GB), GB),
-        ("0::/docker/0123abcd", bounded("", 2 * GB, GB), GB),
-        (
-            "5:cpu,cpuacct:/x\n4:memory:/x",
-            {
-                f"{FIRST}.limit_in_bytes": 3 * GB,
-                f"{FIRST}.usage_in_bytes": 2 * GB,
-                f"{FIRST}.stat": f"cache 7\ntotal_inactive_file {GB}",
-            },
-            2 * GB,
-        ),
-        ("0::/", bounded("", GB, 2 * GB), 0),
-    ],
-    ids=[
-        "alone",
-        "a group",
-        "read twice",
-        "high",
-        "the tightest",
-        "a container",
-        "first version",
-        "beyond",
-    ],
-)
-def test_free_memory_of_linux(
-    tmp_path: Path, group: str, files: dict[str, object], free: int
-) -> None:
+@pytest.mark.parametrize("where", GROUPS)
+def test_free_memory_of_linux(tmp_path: Path, where: str) -> None:
+    group, files, free = GROUPS[where]
     write(tmp_path, {"proc/self/cgroup": group, **files} if group else files)
     assert free_ram_bytes(tmp_path) == (free if group else None)
     here = "MemTotal: 16777216 kB\nMemFree: 1 kB\nMemAvailable: 8388608 kB"
@@ -154,14 +124,12 @@ def test_the_address_space_bounds_what_is_free_and_limits_say_where_they_are_rea
 ) -> None:
     write(tmp_path, {"proc/meminfo": "MemAvailable: 8388608 kB", "proc/self/cgroup": "0::/app"})
     assert limits(tmp_path) == []
-    write(
-        tmp_path, bounded("app/", 9_223_372_036_854_771_712, GB)
-    )  # how the first version writes none
+    # How the first version writes none.
+    write(tmp_path, bounded("app/", 9_223_372_036_854_771_712, GB))
     assert limits(tmp_path) == []
     write(tmp_path, {"proc/self/status": "VmPeak: 9 kB\nVmSize:\t 1048576 kB"})
-    write(
-        tmp_path, {"proc/self/limits": f"Limit  Soft\nMax address space  {3 * GB}  unlimited bytes"}
-    )
+    soft = f"Limit  Soft\nMax address space  {3 * GB}  unlimited bytes"
+    write(tmp_path, {"proc/self/limits": soft})
     assert free_ram_bytes(tmp_path) == 2 * GB
     write(tmp_path, bounded("app/", 2_000_000_000, GB) | {f"{CGROUP}/app/cpu.max": "150000 100000"})
     memory, cores = limits(tmp_path)

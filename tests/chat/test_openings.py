@@ -82,6 +82,10 @@ THINKS = "{# <think></think> #}"
 PERU = ("area", '{"of": "Peru"}')
 
 
+def call_of_area(source: str) -> str:
+    return hermes("area", of="Peru") if source == HERMES else BARE[source][0]
+
+
 def form_of(source: str) -> CallFormat:
     form = call_format(template(source))
     assert form is not None
@@ -112,12 +116,8 @@ def test_what_was_not_offered_and_what_only_mentions_a_call_is_text(source: str)
     bare = BARE[source][0]
     other = bare.replace("area", "volume")
     inside = bare.replace("area", "the area")
-    for text in (
-        other,
-        inside,
-        f"{bare[: bare.index('area') + 4]} is what it writes.",
-        "area, now\nand area",
-    ):
+    begun = f"{bare[: bare.index('area') + 4]} is what it writes."
+    for text in (other, inside, begun, "area, now\nand area"):
         reply = called(text, source)
         assert not reply.calls
         assert reply.text == text
@@ -144,8 +144,7 @@ def test_a_call_ends_thoughts_that_never_closed(
     source: str, choice: Any, budget: str | None
 ) -> None:
     form = form_of(source)
-    call = f"{form.begin}{(BARE[source][0] if source != HERMES else hermes('area', of='Peru')).partition('area')[2]}"
-    call = call.replace(form.begin, f"{form.begin}area", 1)
+    call = f"{form.begin}area{call_of_area(source).partition('area')[2]}"
     for head in ("", "I need the area.\n"):
         conversation = tool_question(policy=CallPolicy(choice=choice))
         script = f"<think>{head}{call}"
@@ -186,20 +185,9 @@ def test_calls_in_thoughts_are_found_wherever_they_are_cut(
 ) -> None:
     form = form_of(source)
     names = ("area", "now")
-    call = BARE[source][0] if source != HERMES else hermes("area", of="Peru")
-    parts = [
-        form.trigger,
-        form.begin,
-        "area",
-        "now",
-        "volume",
-        form.then,
-        form.end,
-        call,
-        f"\n{call}",
-        "</think>",
-        "x\n",
-    ]
+    call = call_of_area(source)
+    parts = [form.trigger, form.begin, form.then, form.end, call, f"\n{call}"]
+    parts += ["area", "now", "volume", "</think>", "x\n"]
     text = "".join(data.draw(st.lists(st.sampled_from(parts), max_size=8)))
 
     def split(chunks: Iterable[str]) -> tuple[str, str]:
@@ -233,22 +221,8 @@ def test_drafting_changes_no_such_call(
 
 
 VOCABULARY = ByteVocabulary(
-    *(
-        "=area",
-        "area",
-        'area"',
-        ">\n",
-        "</",
-        "now\n",
-        "\narea",
-        "\n\n",
-        '="area',
-        "function",
-        ".area:",
-        "n",
-        "a",
-        "ar",
-    ),
+    *("=area", "area", 'area"', ">\n", "</", "now\n", "\narea", "\n\n"),
+    *('="area', "function", ".area:", "n", "a", "ar"),
 )
 PIECES = VOCABULARY.pieces()
 LONGER = Grammars(VOCABULARY)
@@ -276,18 +250,9 @@ def test_what_is_read_as_a_call_was_bound(source: str, thoughts: bool, seed: int
     form, random, offer = form_of(source), Random(seed), CallPolicy().offer(["area", "now"], [])
     find = LONGER.in_thoughts if thoughts else LONGER.of_answers
     rule = find(OfferedCalls(form, (AREA, NOW), offer))
-    call = BARE[source][0] if source != HERMES else hermes("area", of="Peru")
-    wanted = [
-        form.begin,
-        form.trigger,
-        "area",
-        "now",
-        "\n",
-        "x",
-        "</",
-        *[call] * 4,
-        call[: call.index("area")],
-    ]
+    call = call_of_area(source)
+    wanted = [form.begin, form.trigger, *[call] * 4, call[: call.index("area")]]
+    wanted += ["area", "now", "\n", "x", "</"]
     state, text = walked(rule, random.choices(wanted, k=random.randrange(1, 6)), random)
     if thoughts:
         _, is_call = CallsInThoughts(form, offer.names).find(text, at_line=True, final=True)

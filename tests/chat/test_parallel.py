@@ -81,6 +81,12 @@ def texts_of(answerer: Assistant, *questions: str, first: int = 0) -> dict[int, 
 SEEN = attrgetter("text", "tokens", "stop_reason", "seed", "prompt_tokens", "completion_tokens")
 
 
+def reads(**how: Callable[..., object]) -> SimpleNamespace:
+    """Return what makes sequences ready, and does nothing but what is given."""
+    usual = dict.fromkeys(("keep", "ready", "passed", "withhold", "close"), lambda *_: None)
+    return SimpleNamespace(needs_points=False, **{**usual, **how})
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_every_request_is_answered_once_and_as_it_would_be_alone(count: int) -> None:
     prompts = [f"Question {number}?" for number in range(7)]
@@ -213,14 +219,12 @@ def test_one_that_is_cancelled_keeps_what_it_has_and_no_other_loses_anything() -
     assert 0 < len(texts[1]) < len(texts[0])
     # One is cancelled while it waits.
     prepared: list[int] = []
-    reads = SimpleNamespace(
-        needs_points=False,
+    noted = reads(
         keep=lambda _slot, tokens: prepared.append(len(tokens)),
-        ready=lambda _slot, tokens, _request, _points: prepared.append(len(tokens)),
-        passed=lambda _slot: None,
+        ready=lambda _slot, tokens, *_: prepared.append(len(tokens)),
     )
     models = models_of(Tellers([Teller(spelled("Yes, indeed."))]), TEMPLATE)
-    answerer = Assistant(models, [plain_policy()], reads=reads)
+    answerer = Assistant(models, [plain_policy()], reads=noted)
     for key in range(3):
         answerer.submit(ask(key, f"Question {key}?"))
     answerer.step()
@@ -232,15 +236,12 @@ def test_one_that_is_cancelled_keeps_what_it_has_and_no_other_loses_anything() -
 def test_what_is_masked_is_withheld_of_the_request_that_the_sequence_was_made_ready_for() -> None:
     """Also where that may use nothing that is cached, or the text before it would say how much of it is kept."""
     seen: list[tuple[str, int]] = []
-    reads = SimpleNamespace(
-        needs_points=False,
-        keep=lambda _slot, _tokens: None,
+    noted = reads(
         ready=lambda _slot, _tokens, request, _points: seen.append(("ready", request.id)),
-        passed=lambda _slot: None,
         withhold=lambda _slot: seen.append(("withhold", seen[-1][1])),
     )
     models = models_of(Tellers([Teller(spelled(f"Use {KEY} here."))]), TEMPLATE)
-    answerer = Assistant(models, [plain_policy()], reads=reads)
+    answerer = Assistant(models, [plain_policy()], reads=noted)
     for each in (ask(0, "Question 0?"), ask(1, "Question 1?", most_cached=0, gate="usual")):
         answerer.submit(each)
         texts_of(answerer)
@@ -253,16 +254,11 @@ def test_nothing_is_kept_of_a_reply_behind_a_gate_that_breaks_off(
     how: str, gate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    reads = SimpleNamespace(
-        needs_points=False,
-        keep=lambda _slot, _tokens: None,
-        ready=lambda *_: None,
-        passed=lambda _slot: None,
-        withhold=lambda _slot: seen.append("withhold"),
-        close=lambda: seen.append("close"),
+    noted = reads(
+        withhold=lambda _slot: seen.append("withhold"), close=lambda: seen.append("close")
     )
     teller = Teller(spelled(f"Use {KEY} here."))
-    answerer = Assistant(models_of(Tellers([teller]), TEMPLATE), [plain_policy()], reads=reads)
+    answerer = Assistant(models_of(Tellers([teller]), TEMPLATE), [plain_policy()], reads=noted)
     answerer.submit(ask(1, "Question?", gate=gate))
     for _ in range(30):
         answerer.step()

@@ -15,7 +15,6 @@ import pytest
 from localspec.media import sound_seconds
 from localspec.session.microphone import MOST_S, Microphone
 from tests.support.checks import refuses
-from tests.support.media import sound_file
 from tests.support.microphone import LOUD, QUIET, RATE, PortAudioError, microphone_double
 
 
@@ -81,16 +80,3 @@ def test_the_library_has_the_interface_of_its_double() -> None:
     assert wanted <= {each.arg for each in stream["__init__"].args.args}
     assert "kind" in {each.arg for each in functions["query_devices"].args.args}
     assert [ast.unparse(each) for each in classes["PortAudioError"].bases] == ["Exception"]
-
-
-def test_the_length_of_a_sound() -> None:
-    for number, seconds in ((0, 0.1), (4, 3.3), (9, 40.0)):
-        assert sound_seconds(sound_file(number)) == pytest.approx(seconds, rel=0.01)
-    streaminfo = (44_100 << 44 | 1 << 41 | 15 << 36 | 44_100 * 3).to_bytes(8, "big")
-    flac = b"fLaC\x00\x00\x00\x22" + bytes(10) + streaminfo + bytes(16)
-    assert sound_seconds(flac) == 3.0
-    for other in (b"ID3\x04", b"", b"fLaC", b"RIFF\x24\0\0\0WAVEdata\4\0\0\0abcd"):
-        assert sound_seconds(other) is None
-    # A header may say more than there is.
-    header = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0"
-    assert sound_seconds(header + b"data\xff\xff\xff\xff" + bytes(16_000)) == 1.0

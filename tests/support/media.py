@@ -3,6 +3,7 @@
 import io
 import math
 import wave
+from functools import cache
 from random import Random
 
 import numpy as np
@@ -32,6 +33,7 @@ _SOUNDS = (
 """Seconds, samples a second, and channels."""
 
 
+@cache
 def picture_file(number: int, form: str = "PNG") -> bytes:
     """Return a picture as a file: shapes, noise like a photo's, or a gradient, in turn."""
     width, height = _SIZES[number]
@@ -44,6 +46,7 @@ def picture_file(number: int, form: str = "PNG") -> bytes:
     return file.getvalue()
 
 
+@cache
 def sound_file(number: int) -> bytes:
     """Return a sound as a WAV file: two tones that glide, and noise."""
     seconds, rate, channels = _SOUNDS[number]

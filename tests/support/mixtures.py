@@ -36,7 +36,6 @@ TYPES = {
 """llama.cpp's `llama_ftype` by the names of files."""
 _MIXED, _Q4_K = "Q8_0+Q4_K", 12
 """A kind of which the experts alone are Q4_K, as in many files that are meant to be small and good."""
-ARCHITECTURES = ("qwen3moe", "gpt-oss", "gemma4", "llama")
 _N_EMBD, _N_HEAD, _N_HEAD_KV, _WIDTH, _N_FF = 256, 4, 2, 64, 256
 _EXPERTS, _USED, _WINDOW = 8, 2, 128
 _F32, _CONTROL, _NORMAL = 0, 3, 1
