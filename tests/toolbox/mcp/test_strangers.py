@@ -109,9 +109,7 @@ def test_lies_cost_the_tools_that_lie() -> None:
         assert "its tool 'lie1' is left out" in box.notes[-1]
 
 
-def test_a_changed_tool_is_another_so_often_and_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_changed_tool_is_another_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
     monkeypatch.setattr(connection, "_MOST_CHANGES", 1)
     with opened(stranger("changes")) as box:
