@@ -41,15 +41,6 @@ CHAT, TEXT, RESPONSES, MESSAGES, COUNT, INFILL = (
     *("/v1/messages/count_tokens", "/infill"),
 )
 TALK, GENERATE = OLLAMA = "/api/chat", "/api/generate"
-LIMITS = {
-    CHAT: "max_tokens",
-    TEXT: "max_tokens",
-    RESPONSES: "max_output_tokens",
-    MESSAGES: "max_tokens",
-    INFILL: "n_predict",
-    **dict.fromkeys(OLLAMA, "num_predict"),
-}
-"""What each interface calls the limit of an answer."""
 
 
 def user(text: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Bodies as clients of each dialect send them: what the engine is asked then, and what comes back, as recorded.
 
-A row that changes is a change that clients see: LOCALSPEC_UPDATE_SNAPSHOTS=1 writes what is answered now. A new row is a script, a path and a body.
+A row that changes is a change that clients see: LOCALSPEC_UPDATE_SNAPSHOTS=1 writes what is answered now. A new row is a script, a path and a body,
+and whose it is. Sources of the editors': llama.vim a1c8e6e, llama.vscode 0.0.63, Continue d0a3c0b, and Zed's crates `open_ai`, `edit_prediction`, `cloud_llm_client`.
 """
 
 import json
@@ -23,12 +24,23 @@ from tests.support.recorded import changed, changed_fields
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.jsonl"))
 SCRIPTS: dict[str, dict[str, Any]] = {
     "plain": {"otherwise": ["Hello."]},
-    "thinks": {"otherwise": ["Hello."], "thinks": True, "fim": FIM},
+    "thinks": {
+        "answers": {"why": "<think>So.</think>It is."},
+        "otherwise": ["Hello."],
+        "thinks": True,
+        "fim": FIM,
+    },
     "calls": {
         "calls": True,
         "answers": {"Peru": f"Wait.\n{hermes('area', of='Peru')}\n{hermes('now')}"},
         "otherwise": ["Hello."],
         "n_ctx": 6000,
+        "fim": FIM,
+    },
+    "edits": {
+        "answers": {"Open": hermes("read", path="a.py")},
+        "otherwise": ["return x"],
+        "calls": True,
         "fim": FIM,
     },
     "sees": {"answers": {"~~~": "A cat."}, "otherwise": ["Hello."], "sees": True, "hears": True},
@@ -53,8 +65,44 @@ def servers() -> Iterator[dict[str, Served]]:
 def steady(value: Any) -> Any:
     """Return a value of JSON without what another run has otherwise."""
     if isinstance(value, dict):
-        return {name: steady(each) for name, each in value.items() if name not in _VOLATILE}
+        kept = (each for each in value.items() if each[0].partition("/")[0] not in _VOLATILE)
+        return {name: steady(each) for name, each in kept}
     return [steady(each) for each in value] if isinstance(value, list) else value
+
+
+_TEXTS = {
+    *("content", "text", "response", "delta", "arguments", "partial_json"),
+    *("thinking", "reasoning", "reasoning_content"),
+}
+"""Fields of events that add up."""
+
+
+def added(one: Any, other: Any, name: str = "") -> Any:
+    """Return an event that has the texts of two; raise ValueError where they differ in anything else."""
+    if isinstance(one, str) and isinstance(other, str) and name in _TEXTS:
+        return one + other
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return {each: added(one[each], other[each], each) for each in one}
+    if isinstance(one, list) and isinstance(other, list):
+        return [added(*both, name) for both in zip(one, other, strict=True)]
+    if one != other:
+        raise ValueError
+    return one
+
+
+def streamed(text: str) -> list[Any]:
+    """Return the events of a stream; those that follow each other and differ in their texts alone are one."""
+    lines = (each.removeprefix("data: ") for each in text.split("\n") if each[:1] in {"d", "{"})
+    parsed = [each if each == "[DONE]" else json.loads(each) for each in lines]
+    assert len({each["id"] for each in parsed if "id" in each}) <= 1, "it is one answer"
+    events = list[Any]()
+    told = (each for each in parsed if "prompt_tokens" not in each)  # of a ping
+    for event in map(steady, told):
+        try:
+            events[-1] = added(events[-1], event)
+        except (ValueError, IndexError):
+            events.append(event)
+    return events
 
 
 def asked(server: Served) -> Any:
@@ -80,7 +128,7 @@ def usual(server: Served, path: str) -> Any:
 def recorded(server: Served, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with what comes of its body now."""
     path, body = row["path"], row["body"]
-    question = {name: row[name] for name in ("script", "path", "body")}
+    question = {name: row[name] for name in ("of", "script", "path", "body") if name in row}
     like = usual(server, path)
     before = len(server.asked)
     answer = sent(server, path, body)
@@ -90,7 +138,7 @@ def recorded(server: Served, row: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(found, dict) and '"seed"' not in json.dumps(body):
         found.get("options", {}).pop("seed", None)
     if body.get("stream") or "\n{" in answer.text:
-        return {**question, "asked": found}
+        return {**question, "asked": found, "events": streamed(answer.text)}
     notes = answer.json().get("localspec", {}).get("notes", []) if answer.text[:1] == "{" else []
     said = answer.json() if path == COUNT else changed(steady(answer.json()), like)
     return {**question, "asked": found, "answer": said, **({"notes": notes} if notes else {})}

@@ -1,4 +1,4 @@
-"""OpenAI's and Anthropic's interfaces, asked by their makers' own clients."""
+"""OpenAI's and Anthropic's interfaces, asked by their makers' own clients; the events of their streams stand in the corpus."""
 
 import json
 import re
@@ -60,16 +60,6 @@ def test_a_question_is_answered(client: Any) -> None:
         for name in ("reasoning_content", "reasoning"):
             parts = [each.model_extra.get(name, "") for each in deltas]
             assert "".join(parts).strip() == thoughts
-
-
-def test_a_stream_adds_up_to_the_answer_and_ends_with_its_figures(client: Any) -> None:
-    *chunks, last = chat(client, "Rhine", stream=True, stream_options={"include_usage": True})
-    assert "".join(each.choices[0].delta.content or "" for each in chunks) == RHINE
-    assert chunks[0].choices[0].delta.role == "assistant"
-    assert [each.choices[0].finish_reason for each in chunks[-2:]] == [None, "stop"]
-    assert last.choices == []
-    assert last.usage.completion_tokens > 0
-    assert len({each.id for each in (*chunks, last)}) == 1
 
 
 def test_several_answers_are_made_and_streamed(client: Any, server: Served) -> None:
@@ -154,20 +144,6 @@ def test_a_prompt_may_be_ids_or_several_of_either(client: Any, server: Served) -
         assert [each.text for each in done.choices] == [RHINE, "Hello."]
     (choice,) = client.completions.create(model="a-pair", prompt=ids[0], max_tokens=99).choices
     assert choice.text == RHINE
-    rows: list[tuple[Any, str]] = [
-        ([1, "x"], "ids beside texts"),
-        ([[1, "x"]], "prompt"),
-        ([-1], "the id -1"),
-        ([[2**70]], "31 bits"),
-        ([2**30], "none of"),
-        ([True], "prompt"),
-        ([1.5], "prompt"),
-        ([[]], "no tokens"),
-        ([], "0 answers"),
-    ]
-    for prompt, word in rows:
-        server.refuse(TEXT, word, prompt=prompt)
-    server.refuse(TEXT, "suffix", prompt=ids[0], suffix="x")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -222,13 +198,9 @@ def claude_says(claude: Any, text: Any, **more: Any) -> Any:
     return claude.messages.create(**given)
 
 
-def test_anthropics_answers_are_counted_and_streamed_in_their_order(claude: Any) -> None:
+def test_anthropics_answers_are_counted_and_streamed(claude: Any) -> None:
     question = [{"type": "text", "text": "How long is the Rhine?"}]
-    given: dict[str, Any] = {
-        "model": "a-pair",
-        "system": "Be brief.",
-        "messages": [user(question)],
-    }
+    given: dict[str, Any] = {"model": "a-pair", "system": "Be brief.", "messages": [user(question)]}
     counted = claude.messages.count_tokens(**given).input_tokens
     for _ in range(2):  # tokens from the cache are not counted twice
         done = claude.messages.create(**given, max_tokens=99)
@@ -238,13 +210,10 @@ def test_anthropics_answers_are_counted_and_streamed_in_their_order(claude: Any)
     assert done.stop_reason == "end_turn"
     given = {"model": "a-pair", "max_tokens": 99, "messages": [user("why?")]}
     with claude.messages.stream(**given) as stream:
-        kinds = [event.type for event in stream]
         whole = stream.get_final_message()
     for each in (whole, claude.messages.create(**given)):
         assert [block.type for block in each.content] == ["thinking", "text"]
         assert each.content[1].text == "It is."
-    assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
-    assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2
 
 
 def test_a_request_says_what_drafts(server: Served) -> None:
@@ -287,29 +256,11 @@ def test_responses_are_answered_with_thoughts_and_logprobs(client: Any) -> None:
     turns += [*(each.model_dump() for each in first.output), {**user("and?"), "type": "message"}]
     again = client.responses.create(model="a-pair", input=turns, instructions="Be brief.")
     assert again.output_text == "Again."
-    events = list(client.responses.create(model="a-pair", input="why?", stream=True))
-    done = events[-1].response
-    assert [each.type for each in done.output] == ["reasoning", "message"]
-    assert (done.status, done.output_text) == ("completed", "It is.")
-    thoughts = [each.delta for each in events if each.type == "response.reasoning_text.delta"]
-    assert "".join(thoughts).strip() == "So."
     done = client.responses.create(
         model="a-pair", input="the Rhine", include=["message.output_text.logprobs"], top_logprobs=1
     )
     logprobs = done.output[0].content[0].logprobs
     assert "".join(each.token for each in logprobs) == done.output_text
-
-
-def test_a_stream_of_responses_has_its_events_in_their_order(client: Any) -> None:
-    with client.responses.stream(model="a-pair", input="the Rhine") as stream:
-        events = list(stream)
-        assert stream.get_final_response().output_text == RHINE
-    assert [each.sequence_number for each in events] == list(range(len(events)))
-    kinds = [each.type.removeprefix("response.") for each in events]
-    assert [kind for kind in kinds if kind != "output_text.delta"] == [
-        *("created", "in_progress", "output_item.added", "content_part.added"),
-        *("output_text.done", "content_part.done", "output_item.done", "completed"),
-    ]
 
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.42.{}; cc_entrypoint=cli; cch={};"

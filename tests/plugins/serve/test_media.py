@@ -89,17 +89,6 @@ def llama(server: Served) -> Iterator[Any]:
         yield client
 
 
-def test_every_interface_has_its_own_form_of_a_picture_and_one_message_of_it(
-    server: Served,
-) -> None:
-    for path, body in asking(url_of(png())).items():
-        answer = server.post(path, **body)
-        assert answer.status_code == 200, answer.text
-        assert path == COUNT or CAT in answer.text
-        picture, words = question(server)
-        assert (picture.kind, picture.data, words) == ("image", png(), TextPart(WORDS))
-
-
 def test_texts_and_pictures_stay_in_their_order(server: Served) -> None:
     texts = [{"type": "text", "text": text} for text in ("Before. ", "How many?")]
     first, second = url_of(png(1)), url_of(png(2))
@@ -212,19 +201,6 @@ def test_what_a_model_takes_is_listed(server: Served, client: Any, llama: Any) -
         assert blind.client.get("/v1/models").json()["data"][0]["capabilities"] == ["completion"]
 
 
-def bad_files() -> list[tuple[bytes, str]]:
-    none = "neither a picture nor a sound"
-    return [(b"hello", none), (b"", none), (png()[:20], "damaged"), (huge(), "8001 x 8001 pixels")]
-
-
-@pytest.mark.parametrize("path", asking(""))
-def test_a_file_that_cannot_be_read_is_refused_in_a_line(server: Served, path: str) -> None:
-    for data, word in bad_files():
-        server.refuse(path, word, **asking(url_of(data))[path])
-    for text in ("???", "AAA", "é"):
-        server.refuse(path, "no base64", **asking(f"data:image/png;base64,{text}")[path])
-
-
 def test_nothing_is_fetched(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     resolved: list[Any] = []
     resolve = socket.getaddrinfo
@@ -300,6 +276,8 @@ def test_files_and_pixels_are_limited_together(
 ) -> None:
     (tmp_path / "a.png").write_bytes(png())
     width, height = Image.open(io.BytesIO(png())).size
+    with served(SCRIPT) as server:
+        server.refuse(CHAT, "8001 x 8001 pixels", **asking(url_of(huge()))[CHAT])
     limits_ = {"MOST_FILE_BYTES": 2 * len(png()), "MOST_PIXELS_TOGETHER": 2 * width * height}
     urls = ("file://a.png", url_of(png()))
     for (name, most), url in zip(limits_.items(), urls, strict=True):
