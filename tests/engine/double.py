@@ -125,10 +125,7 @@ class ScriptedFactory:
                 time.sleep(download["seconds"] / _STEPS)
 
     def load(
-        self,
-        load: Load,
-        cancel: CancelFlag,
-        tell: Callable[[Loading | Measuring], None],
+        self, load: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
     ) -> Scripted:
         options = load.options
         name = name_of(options)

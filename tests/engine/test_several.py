@@ -7,14 +7,7 @@ import pytest
 
 from localspec.chat.events import Finished, Prefilling, RoundDone, Started, Text
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import (
-    Counted,
-    Failed,
-    LoadCancelled,
-    Notice,
-    Ready,
-    ReplyEvents,
-)
+from localspec.engine.protocol import Counted, Failed, LoadCancelled, Notice, Ready, ReplyEvents
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 from tests.engine.talking import Heard, Talker, double, hear, hear_all, hear_event, hear_of

@@ -5,6 +5,7 @@ import base64
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -120,23 +121,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         rows.append(f"{path},sha256={digest.decode()},{len(content.encode())}")
     wheel = folder / f"{name}-{project['version']}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        for path, content in {
-            **files,
-            f"{info}/RECORD": "\n".join([*rows, f"{info}/RECORD,,", ""]),
-        }.items():
+        record = "\n".join([*rows, f"{info}/RECORD,,", ""])
+        for path, content in {**files, f"{info}/RECORD": record}.items():
             archive.writestr(path, content)
     target = folder / "site"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-    ]
-    subprocess.run([*pip, "--target", str(target), str(wheel)], check=True, capture_output=True)
+    words = shlex.split(
+        "-m pip --disable-pip-version-check install -q --no-deps --no-index --target"
+    )
+    pip = [sys.executable, *words, str(target), str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
     return {**os.environ, "PYTHONPATH": f"{target}{os.pathsep}{PACKAGE.parent}"}
 
 
@@ -149,11 +142,8 @@ def test_the_plug_in_of_the_docs_is_installed_and_runs(installed: dict[str, str]
     assert "series      Show how a series goes on." in run(installed, "--help").stdout
     assert run(installed, "series", "3", "4", "5").stdout == f"{[0.9] * 8}\n"
     assert run(installed, "series", "3", "9").stdout == "no series\n"
-    few = run(installed, "series", "3")
-    assert (few.returncode, few.stderr) == (
-        2,
-        "localspec: a series has two numbers at least: give more\n",
-    )
+    few, told = run(installed, "series", "3"), "a series has two numbers at least: give more"
+    assert (few.returncode, few.stderr) == (2, f"localspec: {told}\n")
     modes = run(installed, "run", "--draft", "seires", "x")
     assert "series" in modes.stderr
 
@@ -162,17 +152,9 @@ def test_the_plug_in_of_the_docs_is_installed_and_runs(installed: dict[str, str]
 @pytest.mark.weights
 def test_the_drafter_of_the_docs_changes_no_text(installed: dict[str, str], tmp_path: Path) -> None:
     environment = {**installed, "LOCALSPEC_DATA_DIR": str(with_what_is_known(tmp_path, "blobs"))}
-    words = (
-        "run",
-        "smollm2-135m",
-        "Count to five.",
-        "-n",
-        "12",
-        "--temperature",
-        "0",
-        "--threads",
-        "1",
-        "--exact",  # passes of other widths may round otherwise
+    # Passes of other widths may round otherwise, if not --exact.
+    words = shlex.split(
+        "run smollm2-135m 'Count to five.' -n 12 --temperature 0 --threads 1 --exact"
     )
     texts = [run(environment, *words, "--draft", mode) for mode in ("off", "series", "auto")]
     assert [each.returncode for each in texts] == [0, 0, 0], texts[1].stderr

@@ -21,15 +21,10 @@ DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
     "entry-points"
 ]
 # Quick tests of the core that are about options, settings, drafters, what is planned, batches and conversations.
-CORE = (
-    "tests/config",
-    "tests/batch",
-    "tests/calls",
-    "tests/chat/test_turns.py",
-    "tests/decoding/test_policy.py",
-    "tests/history/test_archive.py",
-    "tests/models/test_names.py",
-)
+CORE = [
+    f"tests/{each}"
+    for each in ("config", "batch", "calls", "chat/test_turns.py", "decoding/test_policy.py", "history/test_archive.py", "models/test_names.py")
+]  # fmt: skip
 NAMED = dict.fromkeys(
     ("serve", "store"),
     "tests/config/test_resolve.py::test_variables_are_read_as_what_their_key_takes",
@@ -75,24 +70,15 @@ def answers(place: Path, data: Path) -> list[str]:
     with_what_is_known(data, "blobs")
     question, model = "Say hello.", "smollm2-135m"
     (data / "in.jsonl").write_text(json.dumps({"prompt": question}))
+    files = (str(data / "in.jsonl"), "-o", str(data / "out.jsonl"))
     calls = (
-        ("run", model, question, "-n", "5", *OPTIONS),
-        ("chat", model, "--plain", "-n", "5", *OPTIONS),
-        (
-            "batch",
-            str(data / "in.jsonl"),
-            "--model",
-            model,
-            "-o",
-            str(data / "out.jsonl"),
-            "-n",
-            "5",
-            *OPTIONS,
-        ),
+        ("run", model, question),
+        ("chat", model, "--plain"),
+        ("batch", *files, "--model", model),
     )
     texts = []
     for words in calls:
-        done = run(place, *words, stdin=question, data=data)
+        done = run(place, *words, "-n", "5", *OPTIONS, stdin=question, data=data)
         assert done.returncode == 0, done.stderr
         texts.append(done.stdout)
     record = json.loads((data / "out.jsonl").read_text().splitlines()[0])
@@ -105,16 +91,7 @@ def usual(folder: Path) -> list[str]:
 
 
 def test_there_are_eight_and_one_that_is_deleted_takes_its_verbs_along(tmp_path: Path) -> None:
-    assert PLUG_INS == [
-        "agents",
-        "bench",
-        "mcp_server",
-        "remote",
-        "serve",
-        "store",
-        "tailor",
-        "workers",
-    ]
+    assert " ".join(PLUG_INS) == "agents bench mcp_server remote serve store tailor workers"
     place = without("workers", tmp_path / "copy")
     done = run(place, "--help")
     assert "worker " not in done.stdout
@@ -131,14 +108,9 @@ def test_without_a_plug_in_all_else_works(
 ) -> None:
     place = without(name, tmp_path / "copy")
     page = run(place, "--help").stdout
-    gone = {
-        verb
-        for verb, value in DECLARED[VERBS].items()
-        if value.startswith(f"localspec.plugins.{name}:")
-    }
-    listed = {
-        line.split()[0] for line in page.splitlines() if line.startswith("  ") and line.split()
-    }
+    own = f"localspec.plugins.{name}:"
+    gone = {verb for verb, value in DECLARED[VERBS].items() if value.startswith(own)}
+    listed = {line.split()[0] for line in page.splitlines() if line[:2] == "  " and line.strip()}
     assert not gone & listed
     assert {*DECLARED[VERBS]} - gone <= listed
     assert answers(place, tmp_path / "data") == usual(tmp_path_factory.getbasetemp() / "usual")

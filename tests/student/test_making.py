@@ -427,8 +427,7 @@ STAGES = [
 
 
 @pytest.mark.parametrize(
-    "stage",
-    [pytest.param(each, id=f"{each[1]}-{n}") for n, each in enumerate(STAGES)],
+    "stage", [pytest.param(each, id=f"{each[1]}-{n}") for n, each in enumerate(STAGES)]
 )
 def test_killed_at_any_stage_leaves_no_head_or_a_whole_one(
     stage: tuple[str, str, int], data: Path

@@ -9,14 +9,7 @@ import pytest
 from localspec.chat.events import Finished, Reply, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import Spent, StopReason
-from localspec.engine.protocol import (
-    EngineDied,
-    Notice,
-    Question,
-    Ready,
-    ReplyEvents,
-    Response,
-)
+from localspec.engine.protocol import EngineDied, Notice, Question, Ready, ReplyEvents, Response
 from localspec.engine.remote_engine import RemoteEngine
 from localspec.errors import Busy, EngineGone, ModelLoadError, NoRoom
 from localspec.messages import Held, Message

@@ -154,11 +154,7 @@ def test_many_requests_are_answered_and_those_without_room_wait(path: Path) -> N
 
 
 def test_what_waits_for_room_in_a_server_does_not_outlast_a_stop(path: Path) -> None:
-    with (
-        shared(TELLING, path, most=1) as pool,
-        program(path) as other,
-        program(path, 3) as engine,
-    ):
+    with shared(TELLING, path, most=1) as pool, program(path) as other, program(path, 3) as engine:
         next(story := stream(other))
         threading.Timer(0.3, engine.stop).start()
         assert (
