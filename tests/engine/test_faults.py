@@ -42,6 +42,7 @@ from localspec.plugins.serve.model_pool import ModelPool, ServedModel
 from tests import warm
 from tests.engine.double import command
 from tests.engine.talking import GREEDY, Talker, double, hear_all, hear_last
+from tests.support.processes import alive
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
@@ -167,24 +168,14 @@ def test_no_orphan_is_left_when_its_client_is_killed(stage: str, load_s: str, he
     with subprocess.Popen(line, stdout=subprocess.PIPE, start_new_session=True) as parent:
         assert parent.stdout is not None
         engine = int(parent.stdout.readline())
-        assert is_running(engine)
+        assert alive(engine)
         parent.kill()
         parent.wait()
         try:
-            assert until(lambda: not is_running(engine))
+            assert until(lambda: not alive(engine))
         finally:
             if heir:
                 os.killpg(parent.pid, signal.SIGKILL)
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process runs; one that is dead and not buried does not."""
-    try:
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat")
-        return not Path("/proc").exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def test_a_pair_of_processes_survives_the_death_of_the_first(machine: ToyMachine
 
 
 def test_killed_at_random_moments_a_pull_loses_nothing(machine: ToyMachine) -> None:
-    data, kills, chance, hub = bytes(range(250)) * 12_000, 6, Random(0), machine.hub
+    data, kills, chance, hub = bytes(range(250)) * 12_000, 3, Random(0), machine.hub
     hub.pause_s = 0.03
     machine.offer("toy", data)
     for _ in range(kills):
