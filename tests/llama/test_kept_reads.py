@@ -3,6 +3,7 @@
 import itertools
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +22,7 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.sequences import LlamaSequences
 from localspec.storage import read_store
 from localspec.storage.read_store import Shelf, held
+from tests.llama.conftest import OPTIONS as REAL
 from tests.llama.test_cells import OPTIONS, WRITERS
 
 Patch = pytest.MonkeyPatch
@@ -61,14 +63,18 @@ class Store:
         return {each: each.stat().st_ino for each in self.folder.glob("*/*.*")}
 
 
+@pytest.fixture(scope="module")
+def model(six_layers_path: Path) -> Iterator[LlamaModel]:
+    with closing(LlamaModel(six_layers_path, REAL)) as model:
+        yield model
+
+
 @pytest.fixture
-def store(
-    smollm2: LlamaModel, tokens: list[int], tmp_path: Path, monkeypatch: Patch
-) -> Iterator[Store]:
+def store(model: LlamaModel, tmp_path: Path, monkeypatch: Patch) -> Iterator[Store]:
     monkeypatch.setattr(kept_reads, "LEAST_S", 0.0)
     monkeypatch.setattr(kept_reads, "TIMES", 0)
     monkeypatch.setattr(kept_reads, "DISK_BYTES_S", 1e12)
-    store = Store(tmp_path / "data" / "reads", smollm2, tokens)
+    store = Store(tmp_path / "data" / "reads", model, [31 * at % 40_000 for at in range(90)])
     yield store
     store.before.close()
     store.after.close()
