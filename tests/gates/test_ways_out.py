@@ -32,9 +32,9 @@ from tests.batch.toy import run as run_batch
 from tests.examples import LONG
 from tests.gates.spelling import Spelling, json_of, leaked, secrets_of, texts_of
 from tests.plugins.serve.serving import served
+from tests.support.checks import on_disk
 from tests.support.secrets import FORMATS
 from tests.telemetry.talking import PAIR, drafted, first
-from tests.tui.test_gate import on_disk
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 

@@ -16,7 +16,7 @@ from localspec.history.schema import STEPS
 from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
 from localspec.session.export import as_json, as_markdown
 from localspec.storage.read_store import Shelf
-from tests.support.checks import refuses
+from tests.support.checks import on_disk, refuses
 from tests.toy import Stopwatch
 
 
@@ -341,8 +341,7 @@ def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path
     shelf.write(name, [1], b"", [b"verysecretword"])
     shelf.note(number, [name])
     history.delete(number)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    everything = b"".join(path.read_bytes().lower() for path in files)
+    everything = on_disk(tmp_path).lower()
     assert b"keepsake" in everything
     for word in (b"verysecretword", b"confidentialanswer", b"hiddeninstruction"):
         # The index leaves out what words have in common with their neighbours.

@@ -17,6 +17,7 @@ from localspec.history.search import letters_of
 from localspec.messages import Message
 from localspec.storage.database import open_database, transaction
 from tests.history.test_archive import ids, talk, texts
+from tests.support.checks import on_disk
 from tests.waiting import PATIENCE_S
 
 
@@ -24,10 +25,6 @@ from tests.waiting import PATIENCE_S
 def history(tmp_path: Path) -> Iterator[History]:
     with closing(History(tmp_path)) as history:
         yield history
-
-
-def everything(directory: Path) -> bytes:
-    return b"".join(each.read_bytes() for each in directory.rglob("*") if each.is_file())
 
 
 @contextmanager
@@ -155,7 +152,7 @@ def test_deleted_words_leave_a_large_index_step_by_step(
         work(connection)
     assert steps > 3
     for word in ("secretword", "confidential"):
-        assert word.encode() not in everything(tmp_path)
+        assert word.encode() not in on_disk(tmp_path)
     with closing(History(tmp_path)) as again:
         assert len(ids(again, "音楽")) == 60
         assert ids(again, "question7") != []

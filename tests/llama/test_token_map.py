@@ -1,18 +1,14 @@
 """The ids of two vocabularies, brought together by bytes: rows, joins, and texts cut another way."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from difflib import SequenceMatcher
 from pathlib import Path
 from random import Random
 
-import llama_cpp.llama_cpp as native
 import numpy as np
 import pytest
 
-from localspec.llama import backend
 from localspec.llama.token_map import MappedIds, TokenMap
-from localspec.llama.vocabulary import Vocabulary
+from tests.llama.test_vocabulary import loaded
 from tests.toy_vocabulary import ToyTokens, random_pieces
 
 TARGET = ToyTokens(
@@ -149,17 +145,6 @@ The bridge has five arches, and the widest of them spans 22 metres; it's 1,234 y
 """
 
 
-@contextmanager
-def real(path: Path) -> Iterator[Vocabulary]:
-    backend.initialise()
-    params = native.llama_model_default_params()
-    params.vocab_only = True
-    model = native.llama_model_load_from_file(str(path).encode(), params)
-    assert model, path
-    yield Vocabulary(native.llama_model_get_vocab(model))
-    native.llama_model_free(model)
-
-
 @pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("target", "draft"),
@@ -169,7 +154,7 @@ def real(path: Path) -> Iterator[Vocabulary]:
     ],
 )
 def test_real_tokenizers_agree(vocabularies: dict[str, Path], target: str, draft: str) -> None:
-    with real(vocabularies[target]) as ours, real(vocabularies[draft]) as theirs:
+    with loaded(vocabularies[target]) as (ours, _), loaded(vocabularies[draft]) as (theirs, _):
         table, text = TokenMap(ours, theirs), WRITTEN * 4
         here, there = ours.pieces(), theirs.pieces()
         written = ours.tokenize(text, add_special=False, parse_special=False)

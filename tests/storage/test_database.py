@@ -18,6 +18,7 @@ from localspec.storage.database import (
     transaction,
     wipe,
 )
+from tests.support.checks import on_disk
 
 STEPS = ("CREATE TABLE a(x)", "CREATE TABLE b(y)\n\nINSERT INTO b SELECT x FROM a")
 
@@ -61,7 +62,7 @@ def test_a_file_is_emptied_beside_a_program_that_has_it_open(tmp_path: Path) -> 
         assert wipe(path, STEPS)
         file.execute("INSERT INTO a VALUES ('another')")
         assert [tuple(row) for row in file.execute("SELECT * FROM a")] == [("another",)]
-    everything = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    everything = on_disk(tmp_path)
     assert b"another" in everything
     assert b"a secret" not in everything
     assert wipe(path, STEPS[:1]), "of a later version"

@@ -1,6 +1,7 @@
 """Checks that stand in rows of tables: a text by what is in it, and a call by the word with which it is refused."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -14,6 +15,11 @@ def there(value: T | None) -> T:
     """Return a value that must be there."""
     assert value is not None
     return value
+
+
+def on_disk(folder: Path) -> bytes:
+    """Return every byte of every file below a folder."""
+    return b"".join(each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file())
 
 
 def fits(text: str, wanted: str | dict[str, int]) -> None:

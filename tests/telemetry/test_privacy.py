@@ -20,16 +20,12 @@ from localspec.telemetry.reply import GateCount
 from localspec.telemetry.report import make_report
 from localspec.telemetry.text import proposals
 from tests.chat.test_assistant import assistant
+from tests.support.checks import on_disk
 from tests.telemetry.talking import PAIR, drafted, first, recording
 
 SECRET_ASKED, SECRET_TEXT = "my password is xyzzy-plugh-42", "the answer is quuxfrobnicate"
 PROMPT, DRAFT = range(1000, 1010), range(100, 103)
 KEY = b"AKIAABCDEFGH234567AB"
-
-
-def content(directory: Path) -> bytes:
-    """Return every byte of every file."""
-    return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
 
 
 def has_ids(found: bytes) -> list[bool]:
@@ -53,7 +49,7 @@ def test_neither_text_nor_ids_are_written_by_default(tmp_path: Path) -> None:
     for name, switch in (("counts", Switch()), ("text", Switch(text=True))):
         with recording(tmp_path / name, switch) as talk:
             talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
-    found = content(tmp_path / "counts")
+    found = on_disk(tmp_path / "counts")
     assert b"qwen-target" in found  # the search does find what is there
     for word in (*SECRET_ASKED.split(), *SECRET_TEXT.split()):
         if len(word) > 3:
@@ -61,7 +57,7 @@ def test_neither_text_nor_ids_are_written_by_default(tmp_path: Path) -> None:
             assert word.encode("utf-16-le") not in found
     assert_no_text(found)
     assert list(proposals(tmp_path / "counts")) == []
-    found = content(tmp_path / "text")
+    found = on_disk(tmp_path / "text")
     assert has_ids(found) == [True, True]
     assert b"<1000>".hex().encode() in found
 
@@ -75,7 +71,7 @@ def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: boo
     for name in earlier:
         (tmp_path / name).write_bytes(b"a secret")
     assert wipe(tmp_path, only_text=only_text)
-    found = content(tmp_path)
+    found = on_disk(tmp_path)
     assert_no_text(found)
     assert b"a secret" not in found
     assert (b"qwen-target" in found) is only_text
@@ -83,7 +79,7 @@ def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: boo
     assert not any((tmp_path / name).exists() for name in earlier)
     (tmp_path / FILE).write_bytes(b"secret, and no record: " * 400)
     assert wipe(tmp_path), "also what is damaged"
-    assert content(tmp_path) == b""
+    assert on_disk(tmp_path) == b""
     assert not wipe(tmp_path)
 
 
@@ -121,7 +117,7 @@ def test_of_a_reply_about_a_picture_no_text_is_recorded(tmp_path: Path) -> None:
         trace.end(SECRET_TEXT, 0.1, 0.1)
     assert [each.prompt for each in read_records(tmp_path).replies.values()] == [13]
     assert list(proposals(tmp_path)) == []
-    assert_no_text(content(tmp_path))
+    assert_no_text(on_disk(tmp_path))
 
 
 def test_damaged_text_costs_no_other(tmp_path: Path) -> None:
@@ -171,7 +167,7 @@ def test_reply_with_a_secret_leaves_no_text(tmp_path: Path, secret: int, accepta
         talk.reply(rounds=8, acceptance=acceptance)
         talk.recorder.spell = lambda token: b" word"
         talk.reply(rounds=8)
-    found = content(tmp_path)
+    found = on_disk(tmp_path)
     assert KEY.hex().encode() not in found
     assert b" word".hex().encode() in found
     records = read_records(tmp_path)

@@ -9,6 +9,7 @@ from localspec.gates.gate import usual_gate
 from localspec.history.archive import History
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
 from localspec.session.export import exported, write_export
+from tests.support.checks import on_disk
 from tests.tui.lines import said
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
@@ -17,10 +18,6 @@ SCRIPT: dict[str, Any] = {
     "answers": {"key": f"It is {KEY}. Keep it.", "ask": "Write to ann@example.org."},
     "drafts": 4,
 }
-
-
-def on_disk(folder: Path) -> bytes:
-    return b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
 
 
 def test_lines_and_history_have_nothing_of_a_secret(tmp_path: Path) -> None:
