@@ -168,7 +168,9 @@ class ScriptedSequences:
     rests: tuple[int, str] | None = None
     most_rows: int = CHUNK
     n_batch: int = CHUNK
-    chunk: int = CHUNK
+
+    def chunk(self, slot: int) -> int:
+        return CHUNK
 
     def missing(self, slot: int, request: Pass) -> int:
         cached = self.views[slot].common_prefix(request.tokens)

@@ -93,7 +93,7 @@ def added(one: Any, other: Any, name: str = "") -> Any:
 def streamed(text: str) -> list[Any]:
     """Return the events of a stream; those that follow each other and differ in their texts alone are one."""
     lines = (each.removeprefix("data: ") for each in text.split("\n") if each[:1] in {"d", "{"})
-    parsed = [each if each == "[DONE]" else json.loads(each) for each in lines]
+    parsed: list[Any] = [each if each == "[DONE]" else json.loads(each) for each in lines]
     assert len({each["id"] for each in parsed if "id" in each}) <= 1, "it is one answer"
     events = list[Any]()
     told = (each for each in parsed if "prompt_tokens" not in each)  # of a ping

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -158,11 +159,11 @@ def test_a_server_is_healthy_while_its_model_rests_and_is_loaded_again(tmp_path:
     loads = tmp_path / "loads"
     loads.touch()
     with served({"otherwise": ["Hello."], "load_s": str(loads)}, keep_alive_s=0.05) as server:
-        health = lambda: server.client.get("/health").raise_for_status().json()["status"]  # noqa: E731
-        assert until(lambda: health() == "unloaded")
+        health = partial(server.client.get, "/health")
+        assert until(lambda: health().raise_for_status().json()["status"] == "unloaded")
         loads.unlink()
         with server.asking({"text": "hello"}) as (waiting,):
-            assert health() == "loading"
+            assert health().raise_for_status().json()["status"] == "loading"
             loads.touch()
             assert waiting.result().status_code == 200
 
