@@ -25,15 +25,7 @@ from localspec.errors import UsageError
 from localspec.plugins.serve import command as serve
 from localspec.plugins.serve import servers as commands
 from localspec.plugins.serve.servers import listening
-from tests.cli.command import (
-    PLAIN,
-    Done,
-    Started,
-    answer,
-    assert_one_complaint,
-    localspec,
-    started,
-)
+from tests.cli.command import PLAIN, Done, Started, answer, assert_one_complaint, localspec, started
 from tests.plugins.serve.serving import CHAT, user
 from tests.plugins.workers.workers import free_address, working
 from tests.waiting import PATIENCE_S, until
@@ -91,7 +83,7 @@ def test_answers_are_those_of_run_alone_and_beside_four_others(six_layers_path: 
     asked = {question: (0.8 * (number % 2), number) for number, question in enumerate(QUESTIONS)}
     wanted = {question: by_run(model, question, *how) for question, how in asked.items()}
     assert len({*wanted.values()}) > 2, "they say something"
-    models = (model, "--draft-model", model, "--exact", "--parallel", "5")
+    models = (model, "--draft-model", model, "--exact", "--parallel", "5", "--keep-alive", "2s")
     with serving(*models, "--ctx", "1024") as client:
 
         def ask(question: str, **own: Any) -> str:
@@ -109,6 +101,8 @@ def test_answers_are_those_of_run_alone_and_beside_four_others(six_layers_path: 
                 assert dict(zip(QUESTIONS, texts, strict=True)) == wanted, own
         metrics = client.get("/metrics").text
         assert re.search(r'localspec_tokens_total\{kind="completion"\} [1-9]', metrics)
+        assert until(lambda: client.get("/health").json()["status"] == "unloaded")
+        assert ask(QUESTIONS[0]) == wanted[QUESTIONS[0]], "it is loaded again"
 
 
 @pytest.mark.parametrize(
@@ -174,21 +168,6 @@ def test_a_server_is_stopped_by_model_process_and_port(monkeypatch: pytest.Monke
     for name in ("808", "8083", "m", "/run/1.sock"):
         assert CliRunner().invoke(commands.stop, [name]).exit_code == 1
     assert len(stopped) == 3
-
-
-@pytest.mark.usefixtures("smollm2_path")
-def test_a_model_is_let_go_and_loaded_again() -> None:
-    flags = ("--draft", "off", "--ctx", "512", "--parallel", "1", "--keep-alive", "2s")
-    body = {"messages": [user("Name a river.")], "temperature": 0, "max_tokens": 6}
-    with serving("smollm2-135m", *flags) as client:
-
-        def ask() -> str:
-            text: str = client.post(CHAT, json=body).json()["choices"][0]["message"]["content"]
-            return text
-
-        first = ask()
-        assert until(lambda: client.get("/health").json()["status"] == "unloaded")
-        assert ask() == first
 
 
 def evaluated(client: httpx.Client, talk: list[dict[str, str]]) -> int:
