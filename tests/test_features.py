@@ -3,13 +3,13 @@
 import subprocess
 import sys
 from functools import cache, partial
-from pathlib import Path
 
 import pytest
 
-from tests.support.machines import with_what_is_known
+from tests.cli.test_chat import own_history
 
-pytestmark = [pytest.mark.weights, pytest.mark.slow]
+__all__ = ["own_history"]
+pytestmark = [pytest.mark.weights, pytest.mark.slow, pytest.mark.usefixtures("own_history")]
 
 # Refuses to import a room, as if its folder were not there.
 WITHOUT = """
@@ -27,12 +27,6 @@ from localspec.__main__ import main
 raise SystemExit(main())
 """
 ALONE = ("gates", "batch")
-
-
-@pytest.fixture(autouse=True)
-def own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a data directory with the models of the usual one, and a history of its own."""
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(with_what_is_known(tmp_path, "blobs")))
 
 
 def answer(room: str, *words: str) -> str:

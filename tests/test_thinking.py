@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Finished, Reply, Text
+from localspec.chat.events import Reply, Text
 from localspec.chat.request import Request
 from localspec.decoding.round import StopReason
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
+from tests.chat.answers import answers
 from tests.support.speaking import heard, opened
 
 pytestmark = pytest.mark.slow
@@ -156,15 +157,10 @@ def test_several_at_once_answer_as_each_would_alone(six_layers_path: Path) -> No
         )
         for number, (question, think) in enumerate(zip(QUESTIONS, ("0", "9", "16"), strict=True))
     ]
-    replies = dict[int, Reply]()
+    replies = {each.key: each.reply for each in answers(made, iter(requests))}
     for each in requests:
-        made.submit(each)
-    while len(replies) < len(requests):
-        made.step()
-        replies |= {n: event.reply for n, event in made.take() if isinstance(event, Finished)}
-    for each in requests:
-        alone, _ = heard(made, each)
-        beside = replies[each.id]
+        alone, beside = heard(made, each)[0], replies[each.id]
+        assert beside is not None
         assert (alone.tokens, alone.thinking) == (beside.tokens, beside.thinking)
     made.close()
 
