@@ -1,6 +1,7 @@
 """`localspec bench`: what drafting, or another setting, is worth on this machine. Figures on stdout, progress on stderr."""
 
 import shutil
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import click
 
 from localspec import api
 from localspec.cli import INTERRUPTED
-from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import duration_text
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
@@ -79,7 +80,7 @@ def bench(name: str | None, settings: api.Settings, measuring: BenchFlags) -> in
     target, draft_model, kv_type, threads, ctx, exact. Two settings with the same models share their weights;
     otherwise both have to fit in memory. It runs twelve pairs, and then as many more as it takes to detect a slow-down of 5 %.
 
-    Without flags it takes about an hour on a laptop; `--per-workload 1` takes a tenth of that. Ctrl-C stops it and
+    Without flags it takes about an hour on a laptop; `--per-workload 1` takes a tenth of that. Ctrl-C or SIGTERM stops it and
     prints what it has measured so far. Nothing is recorded.
     """  # noqa: D301 - click keeps lines behind a \b
     settings = settings.with_model(name and api.require_model(name))
@@ -103,7 +104,7 @@ def bench(name: str | None, settings: api.Settings, measuring: BenchFlags) -> in
 
     nothing = "stopped before there was anything to compare"
     try:
-        with unwind_on_terminate(), line, cancel_on_interrupt(cancel):
+        with unwind_on_terminate(), line, cancel_on_interrupt(cancel, [signal.SIGTERM]) as signals:
             result = run_bench(request, cancel, Watchers(line.download, line.show, loaded), show)
     except Cancelled:
         api.notice(nothing)
@@ -118,7 +119,9 @@ def bench(name: str | None, settings: api.Settings, measuring: BenchFlags) -> in
     else:
         click.echo(table(result, shutil.get_terminal_size((80, 24)).columns))
     sys.stdout.flush()
-    return 0 if result.is_whole else INTERRUPTED
+    if result.is_whole:
+        return 0
+    return code_of(signals[0]) if signals else INTERRUPTED
 
 
 def say_if_busy() -> None:

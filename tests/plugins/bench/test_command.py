@@ -54,10 +54,13 @@ def test_the_table_is_on_stdout_and_a_reader_may_leave(prompts: Path) -> None:
     assert done.err == "done\n"
 
 
-def test_ctrl_c_prints_what_was_measured_until_then(prompts: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_who_stops_it_gets_what_was_measured_until_then(
+    prompts: Path, number: int, code: int
+) -> None:
     flags = ("--prompts", str(prompts), "--max-tokens", "8", "--repeat", "1000")
     with started("bench", *PLAIN, *flags, "--modes", "lookup") as process:
         assert b"run 1 of " in process.stderr.readline()
-        out, _ = interrupt(process, signal.SIGINT)
+        out, _ = interrupt(process, number, code)
     assert "interrupted: " in out
     assert "speed, greedy" in out
