@@ -8,18 +8,14 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 
-import httpx
 import pytest
 
-from localspec.storage.paths import data_dir
 from tests.cli.command import PLAIN, localspec, started, succeed
-from tests.plugins.remote.test_programs import has_lines
 from tests.plugins.serve.test_process import url_of
 from tests.support.media import picture_file, sound_file
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow]
 LLAMA_SERVER = os.environ.get("LOCALSPEC_LLAMA_SERVER", "")
@@ -64,16 +60,17 @@ def server(request: pytest.FixtureRequest) -> str:
     return url
 
 
-def test_run_and_chat_answer(server: str) -> None:
+def test_run_and_chat_answer_and_know_how_much_context_there_is(server: str) -> None:
     first = succeed("run", "--server", server, *GREEDY, QUESTION)
     assert "without exactness" in first.err
     again = json.loads(succeed("run", "--server", server, "--json", *GREEDY, QUESTION).out)
     assert again["text"].strip() == first.out.strip()
     assert again["usage"]["completion_tokens"] == 24
     assert again["stop_reason"] == "length"
-    lines = b"My name is Bob.\nWhat is my name?\n"
+    lines = b"My name is Bob.\nWhat is my name?\n/set\n"
     done = succeed("chat", "--plain", "--server", server, *GREEDY, stdin=lines)
     assert len(done.out) > 20
+    assert re.search(r"ctx +(1024|2048)\b", done.err), done.err
     raw = succeed("run", "--server", server, "--raw", *GREEDY, "Once upon a").out
     assert raw.strip()
     bound = ("--json-schema", '{"enum": ["yes", "no"]}')
@@ -111,54 +108,3 @@ def test_llama_server_sees_and_hears(
         assert done.code == 1
         refused = "audio" if kind == "tiles" else "image"
         assert f"{refused} input is not supported" in done.err.splitlines()[-1]
-
-
-def test_a_batch_survives_kills(server: str, tmp_path: Path) -> None:
-    lines, out = [{"id": n, "prompt": f"Say {n}."} for n in range(60)], tmp_path / "out.jsonl"
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
-    files = (str(tmp_path / "in.jsonl"), "-o", str(out))
-    words = ("batch", *files, "--resume", "-q", "--server", server)
-    for least in (5, 30):
-        with started(*words, "-n", "3", "--seed", "4") as process:
-            assert until(partial(has_lines, out, least), 300)
-            process.kill()
-    succeed(*words, "-n", "3", "--parallel", "2", timeout_s=900)
-    records = [json.loads(each) for each in out.read_text().splitlines()]
-    assert [each["id"] for each in records] == [each["id"] for each in lines]
-    assert not any("error" in each for each in records)
-
-
-def test_a_server_says_how_much_context_there_is(server: str) -> None:
-    lines = b"/set\n"
-    done = succeed("chat", "--plain", "--server", server, stdin=b"Hello\n" + lines)
-    assert re.search(r"ctx +(1024|2048)\b", done.err), done.err
-
-
-def test_a_cancelled_answer_ends_the_server_s_work(server: str) -> None:
-    with started("run", "--server", server, "-n", "900", "Tell a very long story.") as process:
-        assert process.stdout.read(20)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 130
-    succeed("run", "--server", server, "-q", "-n", "1", "Hello")
-    with httpx.Client(base_url=server, timeout=60) as client:
-        slots = client.get("/slots")
-        if slots.status_code == 200:
-            assert not any(each["is_processing"] for each in slots.json())
-        else:
-            metrics = client.get("/metrics").text
-            running = re.findall(r"(?m)^localspec_requests_running\S* (\S+)$", metrics)
-            assert {*running} == {"0.0"}
-
-
-def test_a_server_that_is_killed_in_an_answer_is_a_line(smollm2_path: Path) -> None:
-    assert smollm2_path.is_file()
-    assert data_dir()
-    with started("serve", "-m", "smollm2-135m", "--port", "0", *PLAIN) as process:
-        url = url_of(process)
-        with started("run", "--server", url, "-n", "900", "Tell a very long story.") as run:
-            assert run.stdout.read(20)
-            process.kill()
-            assert run.wait(PATIENCE_S) == 1
-            assert b"run this again" in run.stderr.read()
-    done = localspec("run", "--server", url, "Hello")
-    assert "cannot be reached" in done.err
