@@ -265,6 +265,15 @@ def test_what_is_read_as_a_call_was_bound(source: str, thoughts: bool, seed: int
     assert bound or not is_call, text
 
 
+@pytest.mark.parametrize("source", BARE)
+def test_a_call_behind_a_line_that_might_have_begun_another_is_bound(source: str) -> None:
+    offer = CallPolicy().offer(["area", "now"], [])
+    rule = LONGER.of_answers(OfferedCalls(form_of(source), (AREA, NOW), offer))
+    for seed in range(20):
+        state, text = walked(rule, ["now\n", call_of_area(source)], Random(seed))
+        assert state.bound is not None or state.watched.bound is not None, text
+
+
 @pytest.mark.parametrize(("source", "head"), [(XML, "<function=area>\n</function"), (MINIMAX, '<invoke name="area">\n</invoke')])  # fmt: skip
 def test_a_head_that_the_rule_does_not_have_cannot_be_completed(source: str, head: str) -> None:
     rule = LONGER.of_answers(
