@@ -240,10 +240,8 @@ class Watch:
         for number, (opening, before) in enumerate(zip(self._openings, state.met, strict=True)):
             after = None if before is None else self._followed(opening, before, token)
             after = after or self._begun(opening, state.tail + piece, len(piece))
-            if (
-                after is None and before is not None
-            ):  # what turned out to be none may hold another opening
-                rest = before[0] + piece
+            if after is None and before is not None:
+                rest = before[0] + piece  # what turned out to be none may hold another opening
                 after = self._begun(opening, rest, len(rest) + len(opening.text))
             if after is not None and after[0].startswith(opening.heads):
                 return WatchState(b"", (), (number, after[1]))
