@@ -117,11 +117,8 @@ def rule_of(
 
     `options` are those of the repacked weights.
     """
-    slow_s, fast_s = (
-        costs.of(width) / width
-        for each, costs in ((options, repacked), (copy.options, plain))
-        if (width := each.chunk(on_gpu=False))
-    )
+    narrow, wide = options.chunk(on_gpu=False), copy.options.chunk(on_gpu=False)
+    slow_s, fast_s = repacked.of(narrow) / narrow, plain.of(wide) / wide
     if slow_s < MARGIN * fast_s:
         return None
     return ReadingRule(slow_s - fast_s, copy.token_bytes / _MOVED_BYTES_S)

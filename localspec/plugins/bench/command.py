@@ -102,16 +102,17 @@ def bench(name: str | None, settings: api.Settings, measuring: BenchFlags) -> in
         if line.drawn:  # over the share that was loaded
             line.report("loaded, warming up", at_once=True)
 
-    nothing = "stopped before there was anything to compare"
+    nothing, signals = "stopped before there was anything to compare", list[int]()
     try:
         with unwind_on_terminate(), line, cancel_on_interrupt(cancel, [signal.SIGTERM]) as signals:
             result = run_bench(request, cancel, Watchers(line.download, line.show, loaded), show)
     except Cancelled:
         api.notice(nothing)
-        return INTERRUPTED
+        return code_of(signals[0]) if signals else INTERRUPTED
+    code = code_of(signals[0]) if signals else INTERRUPTED
     if not result.trials or (request.verdict and compared(result) is None):
         api.notice(nothing)
-        return INTERRUPTED
+        return code
     if not measuring.quiet:
         say_if_busy()
     if measuring.json_:
@@ -119,9 +120,7 @@ def bench(name: str | None, settings: api.Settings, measuring: BenchFlags) -> in
     else:
         click.echo(table(result, shutil.get_terminal_size((80, 24)).columns))
     sys.stdout.flush()
-    if result.is_whole:
-        return 0
-    return code_of(signals[0]) if signals else INTERRUPTED
+    return 0 if result.is_whole else code
 
 
 def say_if_busy() -> None:
